@@ -1,0 +1,92 @@
+"""The element types a kernel may hold, as data.
+
+    FLOAT16.bits -> 16;  lookup("half") -> FLOAT16;  lookup("nope") -> None
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """The family of a type: decides promotion, wrap-around and how a value is printed."""
+
+    BOOL = "bool"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+    HANDLE = "handle"
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type: its TileLang name, family and width. Stored width is `bytes` (bool and sub-byte types take one)."""
+
+    name: str
+    kind: Kind
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes one element takes in memory."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        """True for every floating type, the 8-bit ones included."""
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_int(self) -> bool:
+        """True for signed and unsigned integers, false for bool."""
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BOOL = DType("bool", Kind.BOOL, 1)
+INT8, INT16, INT32, INT64 = (DType(f"int{n}", Kind.INT, n) for n in (8, 16, 32, 64))
+UINT8, UINT16, UINT32, UINT64 = (DType(f"uint{n}", Kind.UINT, n) for n in (8, 16, 32, 64))
+FLOAT16 = DType("float16", Kind.FLOAT, 16)
+BFLOAT16 = DType("bfloat16", Kind.FLOAT, 16)
+TFLOAT32 = DType("tfloat32", Kind.FLOAT, 32)
+FLOAT32 = DType("float32", Kind.FLOAT, 32)
+FLOAT64 = DType("float64", Kind.FLOAT, 64)
+FLOAT8_E4M3 = DType("float8_e4m3fn", Kind.FLOAT, 8)
+FLOAT8_E5M2 = DType("float8_e5m2", Kind.FLOAT, 8)
+HANDLE = DType("handle", Kind.HANDLE, 64)
+
+ALL = (
+    BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64,
+    FLOAT16, BFLOAT16, TFLOAT32, FLOAT32, FLOAT64, FLOAT8_E4M3, FLOAT8_E5M2,
+)  # fmt: skip
+
+_ALIASES = {
+    "half": FLOAT16, "fp16": FLOAT16, "bf16": BFLOAT16, "tf32": TFLOAT32, "float": FLOAT32, "fp32": FLOAT32,
+    "double": FLOAT64, "int": INT32, "uint": UINT32, "long": INT64, "short": INT16, "char": INT8,
+    "float8_e4m3": FLOAT8_E4M3, "e4m3": FLOAT8_E4M3, "e4m3_float8": FLOAT8_E4M3,
+    "float8_e5m2fn": FLOAT8_E5M2, "e5m2": FLOAT8_E5M2, "e5m2_float8": FLOAT8_E5M2,
+}  # fmt: skip
+_BY_NAME = {d.name: d for d in ALL} | _ALIASES
+
+
+def lookup(name: str) -> DType | None:
+    """The type with this TileLang name or alias, or None."""
+    return _BY_NAME.get(name)
+
+
+def int_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer or bool type."""
+    if dtype.kind is Kind.INT:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """`value` reduced to the width of an integer type, two's complement for signed ones."""
+    value &= (1 << dtype.bits) - 1
+    if dtype.kind is Kind.INT and value >> (dtype.bits - 1):
+        value -= 1 << dtype.bits
+    return value

@@ -1,0 +1,245 @@
+"""Statements of the Tile IR: what the block does, tile by tile. Data only; each carries the span of its source.
+
+Semantics are those of one thread block that executes statement after statement:
+
+- tile statements (Copy, Fill, Gemm, Reduce, Scan, Parallel) act once for the whole block;
+- scalar statements outside Parallel (Let, Store, If, loops) are executed by every thread; a Store to a tile whose index and
+  value do not depend on the thread happens once;
+- a Store or Atomic out of the range of a global tensor is dropped; a Load out of range gives the safe value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilec.diagnostics import NOWHERE, Span
+from tilec.ir.expr import Buffer, Expr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A box of a buffer: per dimension a start and an extent (1 for a dimension that was indexed by a scalar)."""
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Statements in order."""
+
+    body: tuple[Stmt, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """A counted loop; bounds and step are taken once. `kind` is serial, unroll, vectorized or pipelined.
+
+    `num_stages` belongs to pipelined loops: None when the author gave none.
+    """
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: Expr
+    kind: str
+    body: Stmt
+    num_stages: int | None = None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Independent iterations over `0 <= vars[d] < extents[d]`, spread over the threads of the block; each happens once."""
+
+    vars: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    body: Stmt
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Repeats `body` while `cond` holds."""
+
+    cond: Expr
+    body: Stmt
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Takes one branch. `orelse` may be an empty Seq."""
+
+    cond: Expr
+    then: Stmt
+    orelse: Stmt
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leaves the innermost serial loop or While."""
+
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Next iteration of the innermost serial loop or While."""
+
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Binds `var` to the value that `value` has here (a snapshot)."""
+
+    var: Var
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[indices] = value; `value` has the buffer's type. Rank-0 buffers (alloc_var) have no indices."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """Brings a shared, fragment, local or var buffer into being; its contents are undefined (a var starts at zero)."""
+
+    buffer: Buffer
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """dst = src, element by element with a cast. The extents of both sides agree once dimensions of extent 1 are dropped."""
+
+    src: Region
+    dst: Region
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Every element of `dst` = value (of the buffer's type)."""
+
+    dst: Region
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """c += op(a) @ op(b); with `clear` true, c = op(a) @ op(b). Tiles are the last two dimensions of each region.
+
+    op(a) is M x K and op(b) is K x N; `trans_a` means that a is stored K x M, `trans_b` that b is stored N x K.
+    `policy` is square, full_row or full_col: how the author wants the warps spread.
+    """
+
+    a: Region
+    b: Region
+    c: Region
+    trans_a: bool
+    trans_b: bool
+    policy: str
+    clear: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """dst = op over dimension `dim` of src; `clear` false combines with what dst holds, once.
+
+    `op` is sum, max, min, abssum, absmax, any, all, bitand, bitor or bitxor. Accumulates in dst's type. dst's shape is src's
+    without `dim`, or with extent 1 there. max and min drop NaN unless `nan_propagate`.
+    """
+
+    op: str
+    src: Region
+    dst: Region
+    dim: int
+    clear: bool
+    nan_propagate: bool = False
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Inclusive scan (`op` sum or max) along `dim`, from the end when `reverse`."""
+
+    op: str
+    src: Region
+    dst: Region
+    dim: int
+    reverse: bool
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """dst[...] op= value for one element, indivisibly; `op` is add, max, min, and, or, xor, exch, cas, load or store.
+
+    `result` receives the old value when the author asked for it. `operands` has one value (two for cas, none for load).
+    """
+
+    op: str
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    operands: tuple[Expr, ...]
+    order: str = "relaxed"
+    result: Var | None = None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Waits for other threads. `kind` is block, named (with `id` and `count`), warp or grid."""
+
+    kind: str
+    id: Expr | None = None
+    count: Expr | None = None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """Stops the kernel when `cond` is false; `message` is printed."""
+
+    cond: Expr
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """printf from every executing thread (thread 0 of the block when `once`)."""
+
+    message: str
+    args: tuple[Expr, ...]
+    once: bool = False
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """An expression for its effects, such as a call of the author's own device function."""
+
+    value: Expr
+    span: Span = NOWHERE
+
+
+Stmt: TypeAlias = (
+    Seq | For | Parallel | While | If | Break | Continue | Let | Store | Alloc | Copy | Fill | Gemm | Reduce | Scan | Atomic | Barrier | Trap | Print | Evaluate
+)

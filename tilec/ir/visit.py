@@ -1,0 +1,169 @@
+"""Generic traversal of expressions and statements: one place that knows the children of every node.
+
+    map_expr(e, f) rebuilds e with f applied to its direct children; walk_expr(e) yields e and everything below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
+from tilec.ir.tile import (
+    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
+    Stmt, Store, Trap, While,
+)  # fmt: skip
+
+ExprMap = Callable[[Expr], Expr]
+
+
+def expr_children(e: Expr) -> tuple[Expr, ...]:
+    """The direct operands of an expression."""
+    match e:
+        case Const() | Var():
+            return ()
+        case Load(_, indices):
+            return indices
+        case Unary(_, a) | Cast(a) | Reinterpret(a):
+            return (a,)
+        case Binary(_, a, b) | Compare(_, a, b) | Logical(_, a, b):
+            return (a, b)
+        case Select(c, a, b):
+            return (c, a, b)
+        case Call(_, args):
+            return args
+
+
+def map_expr(e: Expr, f: ExprMap) -> Expr:
+    """`e` with `f` applied to each direct operand; `e` itself when nothing changed."""
+    old = expr_children(e)
+    new = tuple(f(c) for c in old)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return e
+    match e:
+        case Const() | Var():
+            return e
+        case Load():
+            return replace(e, indices=new)
+        case Unary() | Cast() | Reinterpret():
+            return replace(e, a=new[0])
+        case Binary() | Compare() | Logical():
+            return replace(e, a=new[0], b=new[1])
+        case Select():
+            return replace(e, cond=new[0], a=new[1], b=new[2])
+        case Call():
+            return replace(e, args=new)
+
+
+def walk_expr(e: Expr) -> Iterator[Expr]:
+    """`e` and everything below it, parents first."""
+    yield e
+    for c in expr_children(e):
+        yield from walk_expr(c)
+
+
+def substitute(e: Expr, table: Mapping[Var, Expr]) -> Expr:
+    """`e` with variables replaced by the expressions of `table`."""
+    if isinstance(e, Var):
+        return table.get(e, e)
+    return map_expr(e, lambda c: substitute(c, table))
+
+
+def map_region(r: Region, f: ExprMap) -> Region:
+    """A region with `f` applied to its starts and extents."""
+    return replace(r, starts=tuple(map(f, r.starts)), extents=tuple(map(f, r.extents)))
+
+
+def map_stmt(s: Stmt, expr: ExprMap, stmt: Callable[[Stmt], Stmt]) -> Stmt:
+    """`s` rebuilt with `expr` applied to its direct expressions and `stmt` to its direct statements."""
+    match s:
+        case Seq():
+            return replace(s, body=tuple(map(stmt, s.body)))
+        case For():
+            return replace(s, start=expr(s.start), stop=expr(s.stop), step=expr(s.step), body=stmt(s.body))
+        case Parallel():
+            return replace(s, extents=tuple(map(expr, s.extents)), body=stmt(s.body))
+        case While():
+            return replace(s, cond=expr(s.cond), body=stmt(s.body))
+        case If():
+            return replace(s, cond=expr(s.cond), then=stmt(s.then), orelse=stmt(s.orelse))
+        case Break() | Continue() | Alloc():
+            return s
+        case Let():
+            return replace(s, value=expr(s.value))
+        case Store():
+            return replace(s, indices=tuple(map(expr, s.indices)), value=expr(s.value))
+        case Copy():
+            return replace(s, src=map_region(s.src, expr), dst=map_region(s.dst, expr))
+        case Fill():
+            return replace(s, dst=map_region(s.dst, expr), value=expr(s.value))
+        case Gemm():
+            return replace(s, a=map_region(s.a, expr), b=map_region(s.b, expr), c=map_region(s.c, expr), clear=expr(s.clear))
+        case Reduce() | Scan():
+            return replace(s, src=map_region(s.src, expr), dst=map_region(s.dst, expr))
+        case Atomic():
+            return replace(s, indices=tuple(map(expr, s.indices)), operands=tuple(map(expr, s.operands)))
+        case Barrier():
+            return replace(s, id=None if s.id is None else expr(s.id), count=None if s.count is None else expr(s.count))
+        case Trap():
+            return replace(s, cond=expr(s.cond))
+        case Print():
+            return replace(s, args=tuple(map(expr, s.args)))
+        case Evaluate():
+            return replace(s, value=expr(s.value))
+
+
+def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
+    """The direct statements inside a statement."""
+    match s:
+        case Seq(body):
+            return body
+        case For() | Parallel() | While():
+            return (s.body,)
+        case If():
+            return (s.then, s.orelse)
+        case _:
+            return ()
+
+
+def walk_stmt(s: Stmt) -> Iterator[Stmt]:
+    """`s` and every statement below it, parents first."""
+    yield s
+    for c in stmt_children(s):
+        yield from walk_stmt(c)
+
+
+def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
+    """The direct expressions of a statement (those of regions included), not those of the statements inside it."""
+    found: list[Expr] = []
+
+    def keep(e: Expr) -> Expr:
+        found.append(e)
+        return e
+
+    map_stmt(s, keep, lambda child: child)
+    return tuple(found)
+
+
+def regions(s: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+    """The regions a tile statement reads and those it writes; a GEMM's accumulator is in both."""
+    match s:
+        case Copy():
+            return (s.src,), (s.dst,)
+        case Fill():
+            return (), (s.dst,)
+        case Gemm():
+            return (s.a, s.b, s.c), (s.c,)
+        case Reduce():
+            return ((s.src,) if s.clear else (s.src, s.dst)), (s.dst,)
+        case Scan():
+            return (s.src,), (s.dst,)
+        case _:
+            return (), ()
+
+
+def storage(buffer: Buffer) -> Buffer:
+    """The buffer that owns the bytes of `buffer`: itself, or the root of its chain of views."""
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
