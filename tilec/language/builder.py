@@ -1,0 +1,70 @@
+"""Records Tile IR while the evaluator walks a kernel.
+
+The evaluator keeps `span`, `chain` and `hint` up to date; primitives emit statements and raise errors through here.
+
+    b.emit(Fill(region, Const(0.0, FLOAT32), b.span))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
+from tilec.ir.expr import Var
+from tilec.ir.tile import Seq, Stmt
+
+
+@dataclass(slots=True)
+class LaunchState:
+    """What is known about the T.Kernel being recorded; primitives such as use_swizzle and get_thread_binding use it."""
+
+    block_vars: tuple[Var, ...]
+    thread_vars: tuple[Var, ...]
+    threads: tuple[int, int, int] | None
+    panel: int = 0
+    panel_order: str = "row"
+
+
+@dataclass(slots=True)
+class Builder:
+    """The recording of one kernel function.
+
+    `span` is the place of the statement or call being evaluated, `chain` the call sites of inlined helpers (innermost
+    first), `hint` the name that the value being computed will be bound to (for tiles and variables), `depth` of loops.
+    """
+
+    span: Span = NOWHERE
+    chain: tuple[Span, ...] = ()
+    hint: str = ""
+    launch: LaunchState | None = None
+    in_parallel: bool = False
+    notes: list[Diagnostic] = field(default_factory=list)
+    flags: set[str] = field(default_factory=set)
+    _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
+
+    def emit(self, stmt: Stmt) -> None:
+        """Appends a statement to the block being recorded."""
+        self._blocks[-1].append(stmt)
+
+    @contextmanager
+    def block(self) -> Iterator[list[Stmt]]:
+        """Records what is emitted inside into a list of its own, which the caller wraps (`Seq(tuple(stmts))`)."""
+        self._blocks.append([])
+        try:
+            yield self._blocks[-1]
+        finally:
+            self._blocks.pop()
+
+    def body(self) -> Seq:
+        """All statements of the block being recorded."""
+        return Seq(tuple(self._blocks[-1]), self.span)
+
+    def error(self, code: str, message: str, *labels: Label, span: Span | None = None, help: str = "") -> CompileError:
+        """An error at `span` (default: where the builder stands) with the chain of call sites; the caller raises it."""
+        return error(code, message, span or self.span, *labels, help=help, chain=self.chain)
+
+    def note(self, code: str, message: str, span: Span | None = None, help: str = "") -> None:
+        """Keeps a note for the user."""
+        self.notes.append(note(code, message, span or self.span, help))
