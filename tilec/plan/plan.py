@@ -1,0 +1,285 @@
+"""The Plan: every decision about how the machine will do what the kernel means. Data only.
+
+A `Plan` is what the planner hands to `emit`, to `tilec explain` and to the manifest. Its statements say what each thread does;
+scalar leaves are still Tile IR. Nothing here is CUDA text, and nothing is left to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tilec.analysis.facts import Facts
+from tilec.diagnostics import NOWHERE, Diagnostic, Span
+from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.kernel import Kernel, Launch
+from tilec.ir.tile import Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
+from tilec.layout.fragment import FragmentLayout
+from tilec.layout.shared import SharedLayout
+from tilec.plan.gemm_plan import GemmPlan
+from tilec.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """A fragment that lives in registers, `layout.registers` elements a thread."""
+
+    layout: FragmentLayout
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """A tile in shared memory at byte `offset` of the block, `stages` versions of it one behind the other."""
+
+    layout: SharedLayout
+    offset: int
+    stages: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all versions."""
+        return self.layout.bytes * self.stages
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """A private array of each thread (alloc_local), row-major, or one scalar (alloc_var)."""
+
+
+Placement: TypeAlias = Registers | SharedTile | Private
+
+Leaf: TypeAlias = Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue
+
+
+@dataclass(frozen=True, slots=True)
+class PSeq:
+    """Planned statements in order."""
+
+    body: tuple[PStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PScalar:
+    """A scalar statement every thread executes; `once` restricts it to the first thread of the block."""
+
+    stmt: Leaf
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PFor:
+    """A counted loop of each thread; `unroll` asks for full unrolling (register arrays inside are indexed by it)."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: Expr
+    body: PSeq
+    unroll: bool = False
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PWhile:
+    """A loop on a condition."""
+
+    cond: Expr
+    body: PSeq
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PIf:
+    """A branch."""
+
+    cond: Expr
+    then: PSeq
+    orelse: PSeq
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the iterations of a tile loop are spread over the threads: by running number.
+
+    Iteration number f = (round * threads + thread) * vector + element, for `rounds` rounds; `extents` are those of the loop
+    (static or not), innermost last, and f counts them row-major. `even` is true when every thread has work in every round.
+    """
+
+    extents: tuple[Expr, ...]
+    threads: int
+    vector: int
+    rounds: Expr
+    even: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoop:
+    """Iterations over `vars`, spread over the block by a register layout or by running number.
+
+    With a `FragmentLayout` each register is one iteration, and fragments of that layout are read and written in place;
+    `vector` innermost iterations go together where memory is accessed: 1 when that is not proven possible. `guard` (over
+    `vars`) drops iterations in the padding; `once` keeps one of the threads that hold copies. Stores and loads of global
+    tensors carry their own bounds in `checks`: which dimensions of which access need a test.
+    """
+
+    vars: tuple[Var, ...]
+    how: FragmentLayout | Spread
+    vector: int
+    guard: Expr | None
+    once: bool
+    body: PSeq
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """A tile copied from global to shared memory in asynchronous chunks of `chunk` elements (4, 8 or 16 bytes).
+
+    The iteration space is `how` over `vars`; `src` and `dst` indices are given for the first element of a chunk. `valid`
+    tells (over `vars`) when the source chunk exists; otherwise zeros are written. None when it always does.
+    """
+
+    vars: tuple[Var, ...]
+    how: Spread
+    chunk: int
+    src: Buffer
+    src_index: tuple[Expr, ...]
+    dst: Buffer
+    dst_index: tuple[Expr, ...]
+    valid: Expr | None
+    guard: Expr | None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class FillRegisters:
+    """Every register of a fragment = value."""
+
+    buffer: Buffer
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PGemm:
+    """A matrix product by the whole block, as `plan` says; regions are those of the author, `clear` zeroes c first."""
+
+    plan: GemmPlan
+    a: Region
+    b: Region
+    c: Region
+    clear: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PReduce:
+    """A reduction of a register tile over `dim` into one of layout `src_layout.without(dim)`.
+
+    Registers first, then lanes by shuffles over `lane_steps` (distances of exclusive-or), then warps through `scratch` in
+    shared memory (None when one warp holds a whole line).
+    """
+
+    op: str
+    src: Buffer
+    dst: Buffer
+    dim: int
+    clear: bool
+    nan_propagate: bool
+    src_layout: FragmentLayout
+    dst_layout: FragmentLayout
+    lane_steps: tuple[int, ...]
+    scratch: Buffer | None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class PBarrier:
+    """A barrier: kind block (planned or the author's), named or warp. `why` names the tiles it orders, for explain."""
+
+    kind: str = "block"
+    id: Expr | None = None
+    count: Expr | None = None
+    why: str = ""
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A loop whose copies into shared memory run `stages - 1` steps ahead of the rest.
+
+    `producers` fill the tiles `versioned`; at step k they write version k % stages. `consumers` see the version of their
+    step. `prefetch_registers` asks for the operands of the GEMM that ends `consumers` to be loaded one k-step early, across
+    the barrier. `asynchronous` is false when every producer copies synchronously (no cp.async groups then).
+    """
+
+    var: Var
+    start: Expr
+    stop: Expr
+    stages: int
+    versioned: tuple[Buffer, ...]
+    producers: PSeq
+    consumers: PSeq
+    prefetch_registers: bool
+    asynchronous: bool
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Marks the statement of the author that the planned statements inside do: becomes a source comment."""
+
+    span: Span
+    body: PSeq
+
+
+PStmt: TypeAlias = (
+    PSeq | PScalar | PFor | PWhile | PIf | TileLoop | AsyncCopy | FillRegisters | PGemm | PReduce | PBarrier | Pipeline | Stepped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One compiled body of a launch. `when` (over extents and parameters; a tensor's name is its address) admits it.
+
+    `facts` are what the body may rely on: ranges and divisors of variables.
+    """
+
+    symbol: str
+    when: Expr | None
+    facts: Facts
+    body: PSeq
+    placements: Mapping[Buffer, Placement]
+    shared_bytes: int
+    registers: int
+    remarks: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One grid of blocks: `grid` in blocks and `threads` along x, y, z, and the bodies to choose from, best first."""
+
+    launch: Launch
+    grid: tuple[Expr, Expr, Expr]
+    threads: tuple[int, int, int]
+    variants: tuple[Variant, ...]
+    panel: int = 0  # blocks are renumbered in panels of this many rows; 0: as the hardware counts
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one kernel will be done on one target."""
+
+    kernel: Kernel
+    symbol: str  # as spelled in CUDA
+    target: Target
+    launches: tuple[LaunchPlan, ...]
+    workspace: Expr | None = None
+    flop: Expr | None = None
+    bytes: Expr | None = None
+    read: frozenset[Buffer] = frozenset()
+    written: frozenset[Buffer] = frozenset()
+    notes: tuple[Diagnostic, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
