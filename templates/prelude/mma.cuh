@@ -1,0 +1,78 @@
+// mma.sync: a warp multiplies a row-major A fragment by a column-major B fragment and adds to d.
+// With g = lane / 4 and q = lane % 4, register by register:
+//   16-bit k16   a: (g, 2q) (g + 8, 2q) (g, 2q + 8) (g + 8, 2q + 8)      b: (2q, g) (2q + 8, g)      two elements a register
+//   tf32   k8    a: (g, q) (g + 8, q) (g, q + 4) (g + 8, q + 4)          b: (q, g) (q + 4, g)        one element a register
+//   8-bit  k32   a: (g, 4q) (g + 8, 4q) (g, 4q + 16) (g + 8, 4q + 16)    b: (4q, g) (4q + 16, g)     four elements a register
+//   d            (g, 2q) (g, 2q + 1) (g + 8, 2q) (g + 8, 2q + 1); f16: the first and the last two share a register
+
+//@ mma_m16n8k16_f16_f32
+// d += a * b, 16x8x16, f16 operands, f32 accumulators.
+__device__ __forceinline__ void mma_m16n8k16_f16_f32(float* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k16_bf16_f32
+// d += a * b, 16x8x16, bf16 operands, f32 accumulators.
+__device__ __forceinline__ void mma_m16n8k16_bf16_f32(float* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k16_f16_f16
+// d += a * b, 16x8x16, f16 operands, f16 accumulators, rounded once for the 16 products.
+__device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+               "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+               : "+r"(d[0]), "+r"(d[1])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k8_tf32_f32
+// d += a * b, 16x8x8, f32 operands of which the 13 low bits are not read, f32 accumulators.
+__device__ __forceinline__ void mma_m16n8k8_tf32_f32(float* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k32_s8_s32
+// d += a * b, 16x8x32, signed 8-bit operands, 32-bit accumulators that wrap.
+__device__ __forceinline__ void mma_m16n8k32_s8_s32(int* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k32_u8_s32
+// d += a * b, 16x8x32, unsigned 8-bit operands, 32-bit accumulators that wrap.
+__device__ __forceinline__ void mma_m16n8k32_u8_s32(int* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k32_e4m3_f32
+// d += a * b, 16x8x32, e4m3 operands, f32 accumulators; sm_89 and newer.
+__device__ __forceinline__ void mma_m16n8k32_e4m3_f32(float* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+//@ mma_m16n8k32_e5m2_f32
+// d += a * b, 16x8x32, e5m2 operands, f32 accumulators; sm_89 and newer.
+__device__ __forceinline__ void mma_m16n8k32_e5m2_f32(float* d, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}

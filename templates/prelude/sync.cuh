@@ -1,0 +1,23 @@
+// Barriers: of the block, of a warp, and of some warps of a block.
+
+//@ block_sync
+// Waits for every thread of the block.
+__device__ __forceinline__ void block_sync() { __syncthreads(); }
+
+//@ warp_sync
+// Waits for every lane of the warp.
+__device__ __forceinline__ void warp_sync() { __syncwarp(); }
+
+//@ barrier_sync
+// Waits at named barrier `id` (1 to 15) until `count` threads have come, these included; count is a multiple of 32.
+template <int id>
+__device__ __forceinline__ void barrier_sync(int count) {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "r"(count) : "memory");
+}
+
+//@ barrier_arrive
+// Counts as come at named barrier `id` without waiting.
+template <int id>
+__device__ __forceinline__ void barrier_arrive(int count) {
+  asm volatile("bar.arrive %0, %1;" ::"n"(id), "r"(count) : "memory");
+}

@@ -1,0 +1,76 @@
+"""The prelude: the few device functions that a generated file needs, cut out of ``templates/prelude/*.cuh``.
+
+The files are plain CUDA. A line ``//@ NAME`` starts an entry, ``//@ NAME needs: A B`` one that calls others; the lines
+up to the next marker are its text. Example: ``select(["ldmatrix_x4"])`` gives the text of ``shared_address`` and of
+``ldmatrix_x4``, in this order, because the second needs the first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from tilec import templates_dir
+
+FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "reduce", "atomic")
+"""The prelude's files, in the order in which their entries appear in the output."""
+
+MARKER = "//@ "
+
+
+class UnknownEntry(KeyError):
+    """The prelude has no entry of that name: a fault of tilec, never of its input."""
+
+    def __str__(self) -> str:
+        return f"the prelude has no entry {self.args[0]!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One function or type of the prelude: its name, the entries that its text uses, and its text without the marker."""
+
+    name: str
+    needs: tuple[str, ...]
+    text: str
+
+
+def select(names: Iterable[str]) -> str:
+    """The text of the named entries and of all they need, in file order, a blank line between; "" for no name.
+
+    Raises UnknownEntry for a name, or a need, that no file defines.
+    """
+    table = entries()
+    wanted: set[str] = set()
+    open_names = list(names)
+    while open_names:
+        name = open_names.pop()
+        if name not in table:
+            raise UnknownEntry(name)
+        if name not in wanted:
+            wanted.add(name)
+            open_names.extend(table[name].needs)
+    return "\n".join(entry.text for name, entry in table.items() if name in wanted)
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """All entries by name, in file order; read once per process."""
+    folder = templates_dir.path() / "prelude"
+    table: dict[str, Entry] = {}
+    for stem in FILES:
+        file = folder / f"{stem}.cuh"
+        if file.is_file():
+            for entry in parse(file.read_text(encoding="utf-8")):
+                if entry.name in table:
+                    raise ValueError(f"{file}: a second prelude entry {entry.name!r}")
+                table[entry.name] = entry
+    return table
+
+
+def parse(text: str) -> list[Entry]:
+    """The entries of one file; what comes before the first marker is the file's own comment and belongs to none."""
+    found: list[Entry] = []
+    for piece in ("\n" + text).split("\n" + MARKER)[1:]:
+        head, _, body = piece.partition("\n")
+        name, _, needs = head.partition(" needs:")
+        found.append(Entry(name.strip(), tuple(needs.split()), body.strip("\n") + "\n"))
+    return found
