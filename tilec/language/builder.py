@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
-from tilec.ir.expr import Var
+from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.tile import Seq, Stmt
 
 
@@ -32,7 +32,9 @@ class Builder:
     """The recording of one kernel function.
 
     `span` is the place of the statement or call being evaluated, `chain` the call sites of inlined helpers (innermost
-    first), `hint` the name that the value being computed will be bound to (for tiles and variables), `depth` of loops.
+    first), `hint` the name that the value being computed will be bound to (for tiles and variables). `safe_values` collects
+    T.annotate_safe_value: the evaluator applies it at the end (`tilec.language.tensors.apply_safe_values`). `sm_count` is what
+    get_num_sms() answers.
     """
 
     span: Span = NOWHERE
@@ -42,6 +44,8 @@ class Builder:
     in_parallel: bool = False
     notes: list[Diagnostic] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
+    safe_values: dict[Buffer, Expr] = field(default_factory=dict)
+    sm_count: int = 132
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
 
     def emit(self, stmt: Stmt) -> None:

@@ -1,0 +1,83 @@
+"""T.alloc_shared, alloc_fragment, alloc_local and alloc_var: tiles and private memory.
+
+    A_s = T.alloc_shared((128, 32), "float16")  ->  Alloc(Buffer("A_s", FLOAT16, (128, 32), SHARED))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.ir.dtypes import HANDLE, INT32
+from tilec.ir.expr import Buffer, Const, Expr, Scope
+from tilec.ir.tile import Alloc
+from tilec.language.access import dtype_of, unknown_sizes
+from tilec.language.bind import Entry, works
+from tilec.language.builder import Builder
+from tilec.language.context import host_int, in_kernel, shape_items
+from tilec.language.regions import write
+from tilec.language.show import describe, expr_text
+
+_MOST_ELEMENTS = 1 << 31
+
+
+def alloc_shared(b: Builder, shape: Any, dtype: Any, scope: str = "shared.dyn") -> Buffer:
+    """A tile in shared memory, visible to the whole block; uninitialised."""
+    return _alloc(b, "alloc_shared", shape, dtype, Scope.SHARED, scope, ("shared", "shared.dyn"))
+
+
+def alloc_fragment(b: Builder, shape: Any, dtype: Any, scope: str = "local.fragment") -> Buffer:
+    """A tile in registers, spread over the threads of the block; uninitialised."""
+    return _alloc(b, "alloc_fragment", shape, dtype, Scope.FRAGMENT, scope, ("local.fragment",))
+
+
+def alloc_local(b: Builder, shape: Any, dtype: Any, scope: str = "local") -> Buffer:
+    """A private array of each thread; uninitialised."""
+    return _alloc(b, "alloc_local", shape, dtype, Scope.LOCAL, scope, ("local",))
+
+
+def alloc_var(b: Builder, dtype: Any, init: Any = None, scope: str = "local.var") -> Buffer:
+    """A private mutable scalar of each thread, zero or `init` at this point; assigning to its name stores."""
+    in_kernel(b, "alloc_var")
+    if isinstance(init, str):
+        init, scope = None, init
+    if scope != "local.var":
+        raise b.error("TL0206", f'the scope of T.alloc_var is "local.var", got {describe(scope)}')
+    buffer = Buffer(b.hint or "var", dtype_of(b, dtype), (), Scope.VAR, span=b.span)
+    b.emit(Alloc(buffer, b.span))
+    if init is not None:
+        write(b, buffer, init)
+    return buffer
+
+
+def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: str, known: tuple[str, ...]) -> Buffer:
+    in_kernel(b, name)
+    if given not in known:
+        raise b.error("TL0206", f"`T.{name}` has no scope {describe(given)}", help=f"use one of {', '.join(known)}")
+    element = dtype_of(b, dtype)
+    if element is HANDLE:
+        raise b.error("TL0302", f"`T.{name}` cannot hold pointers")
+    sizes = tuple(_size(b, name, item) for item in shape_items(b, shape))
+    if not sizes:
+        raise b.error("TL0310", f"`T.{name}` needs at least one dimension", help="use T.alloc_var for a scalar")
+    count = 1
+    for size in sizes:
+        count *= size
+    if count >= _MOST_ELEMENTS:
+        raise b.error("TL0310", f"a tile of {count} elements is too large", help="tiles hold fewer than 2^31 elements")
+    buffer = Buffer(b.hint or "tile", element, tuple(Const(s, INT32) for s in sizes), scope, span=b.span)
+    b.emit(Alloc(buffer, b.span))
+    return buffer
+
+
+def _size(b: Builder, name: str, value: Any) -> int:
+    """One extent of a tile: a positive integer known while compiling."""
+    if isinstance(value, Expr) and not isinstance(value, Const):
+        text = f"the shape of a tile must be known while compiling, `{expr_text(value)}` is not"
+        raise b.error("TL0309", text, help=unknown_sizes(value))
+    size = host_int(b, value, f"an extent of `T.{name}`")
+    if size <= 0:
+        raise b.error("TL0310", f"an extent of a tile must be positive, got {size}")
+    return size
+
+
+ENTRIES: tuple[Entry, ...] = works(alloc_shared) + works(alloc_fragment) + works(alloc_local) + works(alloc_var)

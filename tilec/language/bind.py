@@ -1,0 +1,135 @@
+"""From a typed Python function to a primitive of the language: the function's own signature binds the arguments.
+
+    works(copy) -> Entry("copy", ...);  entry.primitive().call(b, (A, B), {"disable_tma": True})
+
+The first parameter of each function is the builder and is not the author's. The signature is read from the code object, so
+that nothing heavy is imported on the compile path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+from tilec.language.builder import Builder
+from tilec.language.values import Primitive
+
+_VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of a code object
+
+
+class State(Enum):
+    """What the compiler does with a name."""
+
+    WORKS = "works"
+    IGNORED = "accepted and ignored"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One callable name of the language with the function behind it. `instead` says what to use when it is refused."""
+
+    name: str
+    fn: FunctionType
+    state: State = State.WORKS
+    host: bool = False
+    instead: str = ""
+
+    @property
+    def doc(self) -> str:
+        """One line on what the name means."""
+        return (self.fn.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").replace("    ", "")
+
+    def primitive(self) -> Primitive:
+        """The value that the evaluator calls."""
+        return Primitive(self.name, partial(invoke, self.name, self.fn), self.host)
+
+
+def works(fn: Any, *aliases: str, host: bool = False, name: str = "") -> tuple[Entry, ...]:
+    """The entries of a function that is compiled, under its own name (a trailing underscore dropped) and its aliases."""
+    names = (name or fn.__name__.rstrip("_"), *aliases)
+    return tuple(Entry(n, fn, State.WORKS, host) for n in names)
+
+
+def ignored(fn: Any, *aliases: str, host: bool = False, name: str = "") -> tuple[Entry, ...]:
+    """The entries of a function whose meaning does not change the kernel."""
+    return tuple(Entry(e.name, e.fn, State.IGNORED, host) for e in works(fn, *aliases, name=name))
+
+
+def refused(instead: str, *names: str) -> tuple[Entry, ...]:
+    """Entries for names that exist in the language and are not compiled yet."""
+    return tuple(Entry(n, _refuser(n, instead), State.REFUSED, True, instead) for n in names)
+
+
+def _refuser(name: str, instead: str) -> Any:
+    def refuse(b: Builder, *args: Any, **kwargs: Any) -> Any:
+        raise b.error("TL0204", f"`{name}` is not supported yet", help=instead)
+
+    return refuse
+
+
+def parameters(fn: FunctionType) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Names of the positional parameters (the builder apart), of the keyword-only ones, and how many must be given."""
+    code = fn.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return names, only, len(names) - len(fn.__defaults__ or ())
+
+
+def invoke(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Binds the arguments of one call and makes it; TL0202 for unknown keywords, TL0203 for too many or too few."""
+    names, only, required = parameters(fn)
+    flags = fn.__code__.co_flags
+    if len(args) > len(names) and not flags & _VARARGS:
+        most = f"at most {len(names)} positional argument{'s' if len(names) != 1 else ''}"
+        raise b.error("TL0203", f"`{name}` takes {most}, {len(args)} were given", help=signature(name, fn))
+    for key in kwargs:
+        if key in names[: len(args)]:
+            raise b.error("TL0203", f"`{name}` got `{key}` twice", help=signature(name, fn))
+        if key not in names and key not in only and not flags & _VARKEYWORDS:
+            raise b.error("TL0202", f"`{name}` has no argument `{key}`", help=_keyword_help(name, fn, key, names + only))
+    missing = [n for n in names[len(args) : required] if n not in kwargs]
+    missing += [n for n in only if n not in (fn.__kwdefaults__ or {}) and n not in kwargs]
+    if missing:
+        listed = ", ".join(f"`{n}`" for n in missing)
+        raise b.error("TL0203", f"`{name}` needs the argument{'s' if len(missing) > 1 else ''} {listed}", help=signature(name, fn))
+    return fn(b, *args, **kwargs)
+
+
+def _keyword_help(name: str, fn: FunctionType, key: str, known: Iterable[str]) -> str:
+    near = nearest(key, known)
+    return f"did you mean `{near}`?" if near else signature(name, fn)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, if one is close."""
+    from difflib import get_close_matches
+
+    table = {k.lower().replace("_", ""): k for k in known}
+    near = get_close_matches(name.lower().replace("_", ""), list(table), 1, 0.6)
+    return table[near[0]] if near else None
+
+
+def signature(name: str, fn: FunctionType) -> str:
+    """`gemm(A, B, C, transpose_A=False, ...)` as the author would write it."""
+    names, only, required = parameters(fn)
+    defaults = fn.__defaults__ or ()
+    parts = list(names[:required]) + [f"{n}={_default(d)}" for n, d in zip(names[required:], defaults, strict=True)]
+    code = fn.__code__
+    extra = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+    if code.co_flags & _VARARGS:
+        parts.append("*" + extra[0])
+    elif only:
+        parts.append("*")
+    parts += [f"{n}={_default((fn.__kwdefaults__ or {})[n])}" if n in (fn.__kwdefaults__ or {}) else n for n in only]
+    if code.co_flags & _VARKEYWORDS:
+        parts.append("**" + extra[1 if code.co_flags & _VARARGS else 0])
+    return f"{name}({', '.join(parts)})"
+
+
+def _default(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

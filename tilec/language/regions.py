@@ -1,0 +1,191 @@
+"""References as regions: slices, start addresses, and how the two sides of a copy pair up; element reads and writes.
+
+    region(b, Ref(A, (Slice(i * 64, (i + 1) * 64), Slice(None, None)))) -> Region(A, (i * 64, 0), (64, 128))
+    pair(b, "copy", Ref(A, (by * 64, 0)), A_s) -> (Region(A, (by * 64, 0), (64, 32)), Region(A_s, (0, 0), (64, 32)))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tilec.diagnostics import Label
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Buffer, Const, Expr, Scope
+from tilec.ir.tile import Region, Store
+from tilec.language.access import as_expr, buffer_label, element, expand, index, read, where
+from tilec.language.arith import binary
+from tilec.language.builder import Builder
+from tilec.language.extents import constant, difference, equal
+from tilec.language.show import describe, shape_text
+from tilec.language.values import Ref, Slice
+
+__all__ = ["element", "is_element", "pair", "read", "region", "sliced_dims", "write"]
+
+ZERO, ONE = Const(0, INT32), Const(1, INT32)
+_LEVEL = {Scope.GLOBAL: 0, Scope.SHARED: 1, Scope.FRAGMENT: 2, Scope.LOCAL: 2, Scope.VAR: 2}
+
+
+def is_element(value: Any) -> bool:
+    """True for a reference without slices, and for a scalar variable: one element, or the start of a region."""
+    if isinstance(value, Buffer):
+        return value.rank == 0
+    return isinstance(value, Ref) and not any(isinstance(i, Slice) or i is Ellipsis for i in value.items)
+
+
+def write(b: Builder, target: Ref | Buffer, value: Any) -> None:
+    """Emits `target = value` for an element or a scalar variable; the value is cast to the buffer's type."""
+    ref = Ref(target, (), b.span) if isinstance(target, Buffer) else target
+    if isinstance(target, Ref) and not is_element(target):
+        raise b.error(
+            "TL0308", f"cannot assign to a slice of `{target.buffer.name}`", span=where(b, target),
+            help="use T.copy(source, slice) or T.fill(slice, value)",
+        )  # fmt: skip
+    if ref.buffer.rank and not ref.items:
+        raise b.error("TL0308", f"cannot assign to the whole of `{ref.buffer.name}`", help="use T.copy or T.fill")
+    indices = element(b, ref)
+    b.emit(Store(ref.buffer, indices, as_expr(b, value, ref.buffer.dtype), b.span))
+
+
+def region(b: Builder, value: Any, what: str = "this argument") -> Region:
+    """The region that a buffer or a sliced reference names; dimensions with a scalar index have extent 1."""
+    if isinstance(value, Region):
+        return value
+    if isinstance(value, Buffer):
+        return Region(value, (ZERO,) * value.rank, value.shape, b.span)
+    if not isinstance(value, Ref):
+        raise b.error("TL0206", f"{what} must be a buffer or a region of one, got {describe(value)}")
+    boxes = [_box(b, value, d, item) for d, item in enumerate(expand(b, value))]
+    return Region(value.buffer, tuple(s for s, _ in boxes), tuple(e for _, e in boxes), where(b, value))
+
+
+def sliced_dims(b: Builder, value: Any) -> tuple[int, ...]:
+    """The dimensions that Python's indexing keeps: those not indexed by a scalar."""
+    if isinstance(value, Ref):
+        return tuple(d for d, item in enumerate(expand(b, value)) if isinstance(item, Slice))
+    return tuple(range(value.buffer.rank if isinstance(value, Region) else value.rank))
+
+
+def _box(b: Builder, ref: Ref, dim: int, item: Any) -> tuple[Expr, Expr]:
+    """Start and extent of one dimension of a reference."""
+    if not isinstance(item, Slice):
+        return index(b, ref, dim, item), ONE
+    if item.step not in (None, 1) and not (isinstance(item.step, Const) and item.step.value == 1):
+        raise b.error("TL0307", f"a slice of `{ref.buffer.name}` must have step 1", span=where(b, ref))
+    size = ref.buffer.shape[dim]
+    start = ZERO if item.start is None else _bound(b, ref, dim, item.start)
+    stop = size if item.stop is None else _bound(b, ref, dim, item.stop)
+    extent = difference(stop, start)
+    _check_box(b, ref, dim, start, extent)
+    return start, extent
+
+
+def _bound(b: Builder, ref: Ref, dim: int, value: Any) -> Expr:
+    """One end of a slice; a negative literal counts from the end, as in Python."""
+    if isinstance(value, Const) and value.dtype.is_int:
+        value = int(value.value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = ref.buffer.shape[dim]
+        return binary(b, "add", size, value) if value < 0 else as_expr(b, value)
+    return index(b, ref, dim, value)
+
+
+def _check_box(b: Builder, ref: Ref, dim: int, start: Expr, extent: Expr) -> None:
+    """Refuses empty, reversed and, for tiles, out-of-range slices as far as they are known now."""
+    length, first = constant(extent), constant(start)
+    name = ref.buffer.name
+    if length is not None and length <= 0:
+        kind = "empty" if length == 0 else "reversed"
+        raise b.error("TL0307", f"the slice in dimension {dim} of `{name}` is {kind}", *buffer_label(ref.buffer), span=where(b, ref))
+    _check_inside(b, ref.buffer, dim, first, length, where(b, ref))
+
+
+def _check_inside(b: Builder, buffer: Buffer, dim: int, first: int | None, length: int | None, span: Any) -> None:
+    """A region of a tile must lie inside it; global tensors are masked instead."""
+    size = constant(buffer.shape[dim])
+    if buffer.scope is Scope.GLOBAL or size is None:
+        return
+    start = max(first, 0) if first is not None else 0
+    if (first is not None and not 0 <= first < size) or (length is not None and start + length > size):
+        end = f"{first}:{(first or 0) + length}" if first is not None and length is not None else f"of length {length}"
+        text = f"the slice {end} is outside dimension {dim} of `{buffer.name}`, whose extent is {size}"
+        raise b.error("TL0305", text, *buffer_label(buffer), span=span)
+
+
+def pair(b: Builder, verb: str, src: Any, dst: Any) -> tuple[Region, Region]:
+    """The regions of two sides that must have the same elements, dimensions of extent 1 apart.
+
+    A side without slices is a start address that takes the other side's extents, aligned at the last dimension. Where equality
+    is only known at run time, the side nearer to the registers decides, since a global side is masked.
+    """
+    if is_element(src) and is_element(dst):
+        raise b.error("TL0312", f"both sides of the {verb} are single elements")
+    if is_element(src):
+        right = region(b, dst, "the destination")
+        return _at(b, verb, src, right), right
+    if is_element(dst):
+        left = region(b, src, "the source")
+        return left, _at(b, verb, dst, left)
+    left, right = region(b, src, "the source"), region(b, dst, "the destination")
+    return _agree(b, verb, left, right)
+
+
+def _at(b: Builder, verb: str, start: Any, other: Region) -> Region:
+    """The region that starts at an element and has the extents of `other`, right-aligned."""
+    if isinstance(start, Buffer):
+        raise b.error("TL0312", f"cannot {verb} between the scalar `{start.name}` and a tile of shape {shape_text(other.extents)}")
+    starts = element(b, start)
+    rank, extents = len(starts), other.extents
+    while len(extents) > rank and constant(extents[0]) == 1:
+        extents = extents[1:]
+    if len(extents) > rank:
+        extents = tuple(e for e in extents if constant(e) != 1)
+    if len(extents) > rank:
+        text = f"cannot {verb} between a region of {shape_text(other.extents)} and `{start.buffer.name}`, which has {rank} dimensions"
+        raise b.error("TL0312", text, *_facts(other, Region(start.buffer, starts, start.buffer.shape)))
+    extents = (ONE,) * (rank - len(extents)) + extents
+    for d, (first, length) in enumerate(zip(starts, extents, strict=True)):
+        _check_inside(b, start.buffer, d, constant(first), constant(length), where(b, start))
+    return Region(start.buffer, starts, extents, where(b, start))
+
+
+def _agree(b: Builder, verb: str, src: Region, dst: Region) -> tuple[Region, Region]:
+    """Both regions with equal extents, or an error with the two shapes."""
+    left = [d for d, e in enumerate(src.extents) if constant(e) != 1]
+    right = [d for d, e in enumerate(dst.extents) if constant(e) != 1]
+    if len(left) != len(right):
+        raise _mismatch(b, verb, src, dst)
+    for i, j in zip(left, right, strict=True):
+        x, y = src.extents[i], dst.extents[j]
+        if equal(x, y):
+            continue
+        if constant(x) is not None and constant(y) is not None:
+            raise _mismatch(b, verb, src, dst)
+        src, dst = _settle(b, verb, (src, i), (dst, j))
+    return src, dst
+
+
+def _settle(b: Builder, verb: str, left: tuple[Region, int], right: tuple[Region, int]) -> tuple[Region, Region]:
+    """Gives one extent to both sides where they are not provably equal: that of the side nearer to the registers."""
+    (src, i), (dst, j) = left, right
+    levels = _LEVEL[src.buffer.scope], _LEVEL[dst.buffer.scope]
+    if levels[0] == levels[1]:
+        raise _mismatch(b, verb, src, dst)
+    kept, at, extent = (src, i, src.extents[i]) if levels[0] > levels[1] else (dst, j, dst.extents[j])
+    other = dst if kept is src else src
+    text = f"the {verb} takes the extent {shape_text((extent,))} of `{kept.buffer.name}` (dimension {at}); `{other.buffer.name}` is masked"
+    b.note("TL0313", text)
+    if kept is src:
+        return src, replace(dst, extents=dst.extents[:j] + (extent,) + dst.extents[j + 1 :])
+    return replace(src, extents=src.extents[:i] + (extent,) + src.extents[i + 1 :]), dst
+
+
+def _facts(*sides: Region) -> list[Label]:
+    """Where each buffer was declared, with its shape."""
+    return [label for r in sides for label in buffer_label(r.buffer)]
+
+
+def _mismatch(b: Builder, verb: str, src: Region, dst: Region) -> Exception:
+    left, right = shape_text(src.extents), shape_text(dst.extents)
+    text = f"cannot {verb} between regions of different extents: `{src.buffer.name}` {left}, `{dst.buffer.name}` {right}"
+    return b.error("TL0312", text, *_facts(src, dst), help="slice one side so that both have the same extents")
