@@ -1,0 +1,29 @@
+"""What every test may use: tools that are skipped when absent, and required when TILEC_REQUIRE_TOOLCHAIN=1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+
+def missing(what: str) -> None:
+    """Skips the test for want of `what`; fails it where the toolchain is required."""
+    if os.environ.get("TILEC_REQUIRE_TOOLCHAIN") == "1":
+        pytest.fail(f"{what} is required (TILEC_REQUIRE_TOOLCHAIN=1) and is not here")
+    pytest.skip(f"{what} is not here")
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[[str], str]:
+    """`require_tool("nvcc")` gives its path, or ends the test."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            missing(name)
+        return path or ""
+
+    return find

@@ -1,0 +1,147 @@
+"""The manifest: what a program must know to load and launch the kernels of a .cu, as JSON in a comment of the file.
+
+    manifest([plan]) -> {"version": 1, "kernels": [{"symbol": "matmul", "params": [...], "launches": [...]}]}
+    parse(cu_text) gives the same dictionary back; `manifest.schema.json` describes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tilec.emit.hostexpr import manifest_text
+from tilec.emit.launcher import is_written
+from tilec.ir.expr import Buffer, Expr
+from tilec.ir.kernel import Param
+from tilec.ir.visit import storage
+from tilec.plan.plan import LaunchPlan, Plan, Variant
+
+Json: TypeAlias = dict[str, Any]
+
+VERSION = 1
+BEGIN, END = "tilec-manifest-begin", "tilec-manifest-end"
+
+
+def manifest(plans: Sequence[Plan]) -> Json:
+    """The manifest of a file that holds these kernels."""
+    return {"version": VERSION, "kernels": [_kernel(p) for p in plans]}
+
+
+def comment(data: Json, width: int = 132) -> str:
+    """The manifest as the lines of a C++ comment, ASCII, at most about `width` columns."""
+    lines = [BEGIN, *_lay(data, width), END]
+    return "\n".join(f"// {line}" for line in lines)
+
+
+def parse(text: str) -> Json:
+    """The manifest in the text of a .cu; ValueError if there is none, or if it is broken."""
+    lines = iter(text.splitlines())
+    if not any(line.strip() == f"// {BEGIN}" for line in lines):
+        raise ValueError(f"no `{BEGIN}` in the file")
+    body: list[str] = []
+    for line in lines:
+        if line.strip() == f"// {END}":
+            loaded = json.loads("\n".join(body))
+            if not isinstance(loaded, dict) or loaded.get("version") != VERSION:
+                raise ValueError(f"not a manifest of version {VERSION}")
+            return loaded
+        body.append(line.strip().removeprefix("//"))
+    raise ValueError(f"no `{END}` in the file")
+
+
+def _kernel(plan: Plan) -> Json:
+    kernel, span = plan.kernel, plan.kernel.span
+    names = [p.name for p in (*kernel.params, *kernel.extents)]
+
+    def text(e: Expr | None) -> str:
+        return "0" if e is None else manifest_text(e, span)
+
+    out: Json = {
+        "symbol": plan.symbol,
+        "source": {"file": span.file, "line": span.line},
+        "launcher": f"{plan.symbol}_launch",
+        "params": [_param(plan, p) for p in kernel.params],
+        "extents": [{"name": e.name, "dtype": str(e.dtype)} for e in kernel.extents],
+        "outputs": list(kernel.outputs),
+        "workspace": text(plan.workspace),
+        "flop": text(plan.flop),
+        "bytes": text(plan.bytes),
+        "checks": [{"holds": text(c.holds), "message": c.message} for c in plan.checks],
+        "launches": [_launch(plan, g, names + (["workspace"] if plan.workspace is not None else [])) for g in plan.launches],
+    }
+    if kernel.name and kernel.name != plan.symbol:
+        out["name"] = kernel.name
+    return out
+
+
+def _param(plan: Plan, p: Param) -> Json:
+    if not isinstance(p, Buffer):
+        return {"name": p.name, "dtype": str(p.dtype), "role": "scalar"}
+    read, written = any(storage(b) is p for b in plan.read), is_written(plan, p)
+    out: Json = {
+        "name": p.name,
+        "dtype": str(p.dtype),
+        "shape": [manifest_text(e, p.span) for e in p.shape],
+        "role": "inout" if read and written else "out" if written else "in",
+    }
+    if p.strides is not None:
+        out["strides"] = [manifest_text(e, p.span) for e in p.strides]
+    return out
+
+
+def _launch(plan: Plan, grid: LaunchPlan, args: Sequence[str]) -> Json:
+    return {"variants": [_variant(plan, grid, v, args) for v in grid.variants]}
+
+
+def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]) -> Json:
+    span = grid.launch.span
+    return {
+        "symbol": variant.symbol,
+        "arch": plan.target.name,
+        "when": "1" if variant.when is None else manifest_text(variant.when, span),
+        "grid": [manifest_text(e, span) for e in grid.grid],
+        "block": list(grid.threads),
+        "cluster": [1, 1, 1],
+        "shared_bytes": variant.shared_bytes,
+        "args": list(args),
+        "tensor_maps": [],
+    }
+
+
+def _lay(value: object, width: int, lead: str = "", tail: str = "") -> list[str]:
+    """JSON text of `value` in lines: on one line where it fits, else one line an entry, indented by a blank a level."""
+    whole = f"{lead}{json.dumps(value)}{tail}"
+    if len(whole) <= width or not isinstance(value, dict | list) or not value:
+        return [whole]
+    pad = " " * (len(lead) - len(lead.lstrip(" ")))
+    if isinstance(value, dict):
+        return [f"{lead}{{", *_entries(((f"{json.dumps(k)}: ", v) for k, v in value.items()), width, f"{pad} "), f"{pad}}}{tail}"]
+    return [f"{lead}[", *_entries((("", v) for v in value), width, f"{pad} "), f"{pad}]{tail}"]
+
+
+def _entries(entries: Iterable[tuple[str, object]], width: int, pad: str) -> list[str]:
+    """Lines of the entries of a container; neighbours that fit share a line."""
+    pending = list(entries)
+    lines: list[str] = []
+    for i, (key, value) in enumerate(pending):
+        comma = "," if i + 1 < len(pending) else ""
+        laid = _lay(value, width, f"{pad}{key}", comma)
+        plain = not isinstance(value, dict | list)
+        if lines and plain and lines[-1][-1:] == "," and len(lines[-1]) + 1 + len(laid[0].lstrip()) <= width and not _opens(lines[-1]):
+            lines[-1] += f" {laid[0].lstrip()}"
+        else:
+            lines += laid
+    return lines
+
+
+def _opens(line: str) -> bool:
+    return line.lstrip()[:1] in "{}[]"
+
+
+def find_kernel(data: Json, symbol: str) -> Mapping[str, Any]:
+    """The entry of the kernel with this symbol; KeyError if the file has none."""
+    for kernel in data["kernels"]:
+        if kernel["symbol"] == symbol:
+            return dict(kernel)
+    raise KeyError(symbol)
