@@ -36,7 +36,7 @@ def header_text(render: Render, plans: Sequence[Plan], file: str) -> str:
         "header.h.jinja",
         title=f"{', '.join(p.symbol for p in plans)}: written by tilec from {' '.join(file.split())}. Edits here are lost.",
         guard=f"{identifier('_'.join(p.symbol for p in plans)).upper()}_H", kernels=kernels, uses_bool=any(s.uses_bool for s in signs),
-    )  # fmt: skip
+    ).lstrip("\n")  # fmt: skip
 
 
 def _comment(plan: Plan) -> tuple[str, ...]:

@@ -227,9 +227,10 @@ class CxxWriter:
                     return Cxx(f"{'!' if op == 'ne' else ''}aligned({divisor[0]}, {divisor[1]})", _UNARY, 0, 1, False)
                 return Cxx(f"{self.write(a).at(_SUM)} {_COMPARE[op]} {self.write(b).at(_SUM)}", _CMP, 0, 1, False)
             case Logical("and", a, b):
-                return Cxx(f"{self.write(a).at(_NOT)} && {self.write(b).at(_NOT)}", _AND, 0, 1, False)
-            case Logical(_, a, b):
-                return Cxx(f"{self.write(a).at(_CMP)} || {self.write(b).at(_CMP)}", _OR, 0, 1, False)
+                return Cxx(f"{self.write(a).at(_AND)} && {self.write(b).at(_AND)}", _AND, 0, 1, False)
+            case Logical(_, a, b):  # compilers ask for parentheses around && here
+                x, y = (s if s.level != _AND else Cxx(f"({s.text})", _ATOM, 0, 1, False) for s in (self.write(a), self.write(b)))
+                return Cxx(f"{x.at(_OR)} || {y.at(_OR)}", _OR, 0, 1, False)
             case Select(c, a, b):
                 x, y = self.write(a), self.write(b)
                 text = f"{self.write(c).at(_OR)} ? {x.at(_OR)} : {y.at(_OR)}"

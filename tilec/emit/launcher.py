@@ -60,11 +60,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One launch. `sizes` declares the run-time extents of the grid, `nonempty` is the condition to launch."""
+    """One launch. `sizes` declares the run-time extents of the grid, `axes` names those that may be 0."""
 
     sizes: str
     checks: tuple[Check, ...]
-    nonempty: str
+    axes: tuple[str, ...]
     choices: tuple[Choice, ...]
     refusal: str
     dims: str
@@ -144,7 +144,7 @@ def launcher_text(render: Render, plan: Plan) -> str:
         symbol=plan.symbol, summary=_summary(plan, sign), parameters=sign.parameters, arguments=sign.arguments,
         workspace_parameters=sign.workspace_parameters.replace("void", ""), workspace=_workspace(plan, sign),
         helpers=_helpers(writer), checks=checks, launches=grids,
-    )  # fmt: skip
+    ).lstrip("\n")  # fmt: skip
 
 
 def size_parameters(kernel: Kernel) -> list[Var]:
@@ -208,7 +208,7 @@ def _grid(grid: LaunchPlan, writer: CxxWriter) -> Grid | None:
     return Grid(
         sizes=", ".join(f"{name} = {x.text}" for name, x, _ in open_axes),
         checks=tuple(checks),
-        nonempty=" && ".join(f"{name} != 0" for name, x, _ in open_axes if x.low <= 0),
+        axes=tuple(name for name, x, _ in open_axes if x.low <= 0),
         choices=choices,
         refusal="" if not choices[-1].when else "cudaErrorMisalignedAddress" if "aligned(" in choices[-1].when else "cudaErrorInvalidValue",
         dims=", ".join(x.text if x.low == x.high else f"static_cast<unsigned>(grid_{axis})" for axis, x in zip("xyz", sizes, strict=True)),

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilec.emit.hostexpr import manifest_text
@@ -109,34 +109,26 @@ def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]
     }
 
 
-def _lay(value: object, width: int, lead: str = "", tail: str = "") -> list[str]:
-    """JSON text of `value` in lines: on one line where it fits, else one line an entry, indented by a blank a level."""
-    whole = f"{lead}{json.dumps(value)}{tail}"
+def _lay(value: object, width: int) -> list[str]:
+    """JSON text of `value` in lines: on one line where it fits, else filled, an entry that needs several on lines of its own."""
+    whole = json.dumps(value)
     if len(whole) <= width or not isinstance(value, dict | list) or not value:
         return [whole]
-    pad = " " * (len(lead) - len(lead.lstrip(" ")))
-    if isinstance(value, dict):
-        return [f"{lead}{{", *_entries(((f"{json.dumps(k)}: ", v) for k, v in value.items()), width, f"{pad} "), f"{pad}}}{tail}"]
-    return [f"{lead}[", *_entries((("", v) for v in value), width, f"{pad} "), f"{pad}]{tail}"]
-
-
-def _entries(entries: Iterable[tuple[str, object]], width: int, pad: str) -> list[str]:
-    """Lines of the entries of a container; neighbours that fit share a line."""
-    pending = list(entries)
-    lines: list[str] = []
-    for i, (key, value) in enumerate(pending):
-        comma = "," if i + 1 < len(pending) else ""
-        laid = _lay(value, width, f"{pad}{key}", comma)
-        plain = not isinstance(value, dict | list)
-        if lines and plain and lines[-1][-1:] == "," and len(lines[-1]) + 1 + len(laid[0].lstrip()) <= width and not _opens(lines[-1]):
-            lines[-1] += f" {laid[0].lstrip()}"
-        else:
-            lines += laid
-    return lines
-
-
-def _opens(line: str) -> bool:
-    return line.lstrip()[:1] in "{}[]"
+    pairs = [(f"{json.dumps(k)}: ", v) for k, v in value.items()] if isinstance(value, dict) else [("", v) for v in value]
+    opener, closer = "{}" if isinstance(value, dict) else "[]"
+    lines, line = [], opener
+    for i, (key, entry) in enumerate(pairs):
+        first, *rest = _lay(entry, width - 2)
+        comma = "," if i + 1 < len(pairs) else closer
+        if line != opener and (rest or len(line) + len(key) + len(first) + 3 > width):
+            lines.append(line)
+            line = ""
+        line += (" " if line[-1:] != opener or i else "") + key + first
+        if rest:
+            lines += [line, *(f" {inner}" for inner in rest[:-1])]
+            line = f" {rest[-1]}"
+        line += comma
+    return [*lines, line]
 
 
 def find_kernel(data: Json, symbol: str) -> Mapping[str, Any]:
