@@ -1,0 +1,14 @@
+// The element types that CUDA has no built-in name for without a header: bits in a struct, converted by numeric.cuh.
+// Entries are cut at the `//@` lines; an entry's text is what lies between its line and the next one.
+
+//@ half_t
+struct half_t { unsigned short bits; };
+
+//@ bfloat16_t
+struct bfloat16_t { unsigned short bits; };
+
+//@ fp8_e4m3_t
+struct fp8_e4m3_t { unsigned char bits; };
+
+//@ fp8_e5m2_t
+struct fp8_e5m2_t { unsigned char bits; };
