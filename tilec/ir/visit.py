@@ -167,3 +167,37 @@ def storage(buffer: Buffer) -> Buffer:
     while buffer.view_of is not None:
         buffer = buffer.view_of
     return buffer
+
+
+def replace_buffers(s: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
+    """`s` with buffers replaced wherever they are read, written or declared; views of a replaced buffer follow it."""
+    known = dict(table)
+
+    def buffer(old: Buffer) -> Buffer:
+        if old not in known:
+            base = None if old.view_of is None else buffer(old.view_of)
+            known[old] = old if base is old.view_of else replace(old, view_of=base)
+        return known[old]
+
+    def expr(e: Expr) -> Expr:
+        e = map_expr(e, expr)
+        return replace(e, buffer=buffer(e.buffer)) if isinstance(e, Load) else e
+
+    def region(r: Region) -> Region:
+        return replace(r, buffer=buffer(r.buffer))
+
+    def stmt(old: Stmt) -> Stmt:
+        new = map_stmt(old, expr, stmt)
+        match new:
+            case Store() | Alloc() | Atomic():
+                return replace(new, buffer=buffer(new.buffer))
+            case Copy() | Reduce() | Scan():
+                return replace(new, src=region(new.src), dst=region(new.dst))
+            case Fill():
+                return replace(new, dst=region(new.dst))
+            case Gemm():
+                return replace(new, a=region(new.a), b=region(new.b), c=region(new.c))
+            case _:
+                return new
+
+    return stmt(s)

@@ -67,7 +67,7 @@ def refused(instead: str, *names: str) -> tuple[Entry, ...]:
 
 def _refuser(name: str, instead: str) -> Any:
     def refuse(b: Builder, *args: Any, **kwargs: Any) -> Any:
-        raise b.error("TL0204", f"`{name}` is not supported yet", help=instead)
+        raise b.error("TL0204", f"`T.{name}` is not supported yet", help=instead)
 
     return refuse
 
@@ -86,17 +86,17 @@ def invoke(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...], kwarg
     flags = fn.__code__.co_flags
     if len(args) > len(names) and not flags & _VARARGS:
         most = f"at most {len(names)} positional argument{'s' if len(names) != 1 else ''}"
-        raise b.error("TL0203", f"`{name}` takes {most}, {len(args)} were given", help=signature(name, fn))
+        raise b.error("TL0203", f"`T.{name}` takes {most}, {len(args)} were given", help=signature(name, fn))
     for key in kwargs:
         if key in names[: len(args)]:
-            raise b.error("TL0203", f"`{name}` got `{key}` twice", help=signature(name, fn))
+            raise b.error("TL0203", f"`T.{name}` got `{key}` twice", help=signature(name, fn))
         if key not in names and key not in only and not flags & _VARKEYWORDS:
-            raise b.error("TL0202", f"`{name}` has no argument `{key}`", help=_keyword_help(name, fn, key, names + only))
+            raise b.error("TL0202", f"`T.{name}` has no argument `{key}`", help=_keyword_help(name, fn, key, names + only))
     missing = [n for n in names[len(args) : required] if n not in kwargs]
     missing += [n for n in only if n not in (fn.__kwdefaults__ or {}) and n not in kwargs]
     if missing:
         listed = ", ".join(f"`{n}`" for n in missing)
-        raise b.error("TL0203", f"`{name}` needs the argument{'s' if len(missing) > 1 else ''} {listed}", help=signature(name, fn))
+        raise b.error("TL0203", f"`T.{name}` needs the argument{'s' if len(missing) > 1 else ''} {listed}", help=signature(name, fn))
     return fn(b, *args, **kwargs)
 
 

@@ -1,0 +1,179 @@
+"""T.atomic_add and its kin, for one element or for whole tiles.
+
+    T.atomic_add(C[i, j], v)          ->  Atomic("add", C, (i, j), (v,))
+    T.atomic_add(C[by * 64, 0], acc)  ->  Parallel over acc of Atomic("add", C, (by * 64 + i, j), (acc[i, j],))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.ir.dtypes import (
+    BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, DType,
+)  # fmt: skip
+from tilec.ir.expr import Buffer, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import Atomic, Parallel, Region, Seq
+from tilec.language.access import as_expr, buffer_label, element, where
+from tilec.language.arith import binary
+from tilec.language.bind import Entry, refused, works
+from tilec.language.builder import Builder
+from tilec.language.context import host_flag, in_kernel, scope_error, tile_statement
+from tilec.language.extents import constant
+from tilec.language.regions import is_element, pair, region
+from tilec.language.show import describe
+from tilec.language.values import Ref
+
+ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
+_INTS = (INT32, INT64, UINT32, UINT64)
+TYPES: dict[str, tuple[DType, ...]] = {
+    "add": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "max": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64),
+    "min": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "and": _INTS, "or": _INTS, "xor": _INTS,
+    "load": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "store": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64),
+    "exch": (*_INTS, FLOAT32, FLOAT64), "cas": _INTS,
+}  # fmt: skip
+"""The element types of each operation."""
+
+
+def atomic_add(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False, use_tma: Any = False) -> Expr | None:
+    """dst += value, indivisibly; element or tile form. return_prev gives the old value of an element."""
+    return _update(b, "add", dst, value, memory_order, return_prev)
+
+
+def atomic_max(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
+    """dst = max(dst, value), indivisibly; NaN is dropped."""
+    return _update(b, "max", dst, value, memory_order, return_prev)
+
+
+def atomic_min(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
+    """dst = min(dst, value), indivisibly; NaN is dropped."""
+    return _update(b, "min", dst, value, memory_order, return_prev)
+
+
+def atomic_and(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
+    """dst &= value, indivisibly."""
+    return _update(b, "and", dst, value, memory_order, return_prev)
+
+
+def atomic_or(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
+    """dst |= value, indivisibly."""
+    return _update(b, "or", dst, value, memory_order, return_prev)
+
+
+def atomic_xor(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
+    """dst ^= value, indivisibly."""
+    return _update(b, "xor", dst, value, memory_order, return_prev)
+
+
+def atomic_addx2(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> None:
+    """Two neighbouring elements += two others; each is indivisible."""
+    _vector_add(b, 2, dst, value, memory_order, return_prev)
+
+
+def atomic_addx4(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> None:
+    """Four neighbouring elements += four others; each is indivisible."""
+    _vector_add(b, 4, dst, value, memory_order, return_prev)
+
+
+def atomic_load(b: Builder, src: Any, memory_order: Any = "seq_cst") -> Expr:
+    """The value of an element, read indivisibly."""
+    ref = _element(b, "load", src)
+    return _emit(b, "load", ref, (), _order(b, memory_order), keep=True)
+
+
+def atomic_store(b: Builder, dst: Any, src: Any, memory_order: Any = "seq_cst") -> None:
+    """element = value, written indivisibly."""
+    ref = _element(b, "store", dst)
+    _emit(b, "store", ref, (as_expr(b, src, ref.buffer.dtype),), _order(b, memory_order), keep=False)
+
+
+def _update(b: Builder, op: str, dst: Any, value: Any, memory_order: Any, return_prev: Any) -> Expr | None:
+    in_kernel(b, f"atomic_{op}")
+    order, keep = _order(b, memory_order), host_flag(b, return_prev, "return_prev")
+    whole = (isinstance(value, Buffer) and value.rank > 0) or (isinstance(value, Ref) and not is_element(value))
+    if is_element(dst) and not whole:
+        ref = _element(b, op, dst)
+        operand = as_expr(b, value, ref.buffer.dtype)
+        return _emit(b, op, ref, (operand,), order, keep)
+    if keep:
+        raise b.error("TL0341", f"return_prev of T.atomic_{op} is only defined for one element", help="index one element, inside T.Parallel")
+    _tile_update(b, op, dst, value, order, whole)
+    return None
+
+
+def _element(b: Builder, op: str, dst: Any) -> Ref:
+    """The element that an atomic works on, after the checks of its place and type."""
+    in_kernel(b, f"atomic_{op}")
+    if not isinstance(dst, Ref) or not is_element(dst):
+        raise b.error("TL0206", f"T.atomic_{op} works on an element of a buffer, got {describe(dst)}", help="index it: `C[i, j]`")
+    _check(b, op, dst.buffer)
+    return dst
+
+
+def _check(b: Builder, op: str, buffer: Buffer) -> None:
+    scope_error(b, buffer, f"the target of T.atomic_{op}", (Scope.GLOBAL, Scope.SHARED), "private memory needs no atomics: use `+=` and the like")
+    if buffer.dtype not in TYPES[op]:
+        names = ", ".join(map(str, TYPES[op]))
+        raise b.error("TL0340", f"T.atomic_{op} is not supported on {buffer.dtype}", *buffer_label(buffer), help=f"supported: {names}")
+
+
+def _order(b: Builder, value: Any) -> str:
+    if value is None:
+        return "relaxed"
+    if value not in ORDERS:
+        raise b.error("TL0206", f"unknown memory order {describe(value)}", help=f"use one of {', '.join(ORDERS)}")
+    return str(value)
+
+
+def _emit(b: Builder, op: str, ref: Ref, operands: tuple[Expr, ...], order: str, keep: bool) -> Expr:
+    """Emits the statement; gives the variable that holds the old value, or the operand when nobody asked."""
+    result = Var(b.hint or "old", ref.buffer.dtype, VarKind.LET, span=b.span) if keep else None
+    b.emit(Atomic(op, ref.buffer, element(b, ref), operands, order, result, b.span))
+    return result if result is not None else operands[0]
+
+
+def _vector_add(b: Builder, count: int, dst: Any, value: Any, memory_order: Any, return_prev: Any) -> None:
+    """Neighbouring elements along the last dimension, one atomic each."""
+    ref, order = _element(b, "add", dst), _order(b, memory_order)
+    if host_flag(b, return_prev, "return_prev"):
+        raise b.error("TL0341", f"return_prev of T.atomic_addx{count} is not supported", help="use T.atomic_add for each element")
+    if not isinstance(value, Ref) or not is_element(value):
+        raise b.error("TL0206", f"the value of T.atomic_addx{count} must be the first of {count} elements, got {describe(value)}")
+    for k in range(count):
+        operand = as_expr(b, _advance(b, value, k), ref.buffer.dtype)
+        _emit(b, "add", _advance(b, ref, k), (operand,), order, keep=False)
+
+
+def _advance(b: Builder, ref: Ref, count: int) -> Ref:
+    last = ref.items[-1] + count if isinstance(ref.items[-1], int) else binary(b, "add", ref.items[-1], count)
+    return Ref(ref.buffer, (*ref.items[:-1], last), where(b, ref))
+
+
+def _tile_update(b: Builder, op: str, dst: Any, value: Any, order: str, whole: bool) -> None:
+    """Every element of a region, as a parallel loop of element atomics."""
+    tile_statement(b, f"atomic_{op}")
+    if whole:
+        source, target = pair(b, f"atomic_{op}", value, dst)
+    else:
+        source, target = None, region(b, dst, f"the target of T.atomic_{op}")
+    _check(b, op, target.buffer)
+    dims = [d for d, e in enumerate(target.extents) if constant(e) != 1]
+    variables = tuple(Var("ijklmn"[n] if n < 6 else f"i{n}", INT32, VarKind.LOOP, span=b.span) for n in range(len(dims)))
+    operand = as_expr(b, value) if source is None else Load(source.buffer, _indices(b, source, variables))
+    update = Atomic(op, target.buffer, _indices(b, target, variables), (as_expr(b, operand, target.buffer.dtype),), order, None, b.span)
+    if not dims:
+        b.emit(update)
+        return
+    b.emit(Parallel(variables, tuple(target.extents[d] for d in dims), Seq((update,), b.span), b.span))
+
+
+def _indices(b: Builder, r: Region, variables: tuple[Var, ...]) -> tuple[Expr, ...]:
+    """The indices of one element of a region, one variable a dimension whose extent is not 1."""
+    rest = iter(variables)
+    return tuple(s if constant(e) == 1 else binary(b, "add", s, next(rest)) for s, e in zip(r.starts, r.extents, strict=True))
+
+
+ENTRIES: tuple[Entry, ...] = tuple(
+    e
+    for fn in (atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_addx2, atomic_addx4, atomic_load, atomic_store)
+    for e in works(fn)
+) + refused("use T.atomic_max or T.atomic_add on the element", "atomic_cas", "atomic_exch")

@@ -1,0 +1,163 @@
+"""The names an author can reach: what `import tilelang`, `import tilelang.language as T`, `import torch` give.
+
+    modules()["tilelang.language"].members["copy"]  ->  Primitive("copy", ...)
+    suggest(modules()["tilelang.language"], "cpoy")  ->  "copy"
+
+`FAMILIES` lists every callable by the file that declares it; docs/language.md is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from tilec.ir.dtypes import ALL, lookup
+from tilec.language import alloc, atomics, copy, gemm, host, later, launch, loops, mathfns, reduce, sync, tensors
+from tilec.language.bind import Entry, State, ignored, nearest, works
+from tilec.language.builder import Builder
+from tilec.language.values import Marker, Namespace, Primitive
+
+FAMILIES: Mapping[str, tuple[Entry, ...]] = {
+    "Launch": launch.ENTRIES,
+    "Tensors, sizes and views": tensors.ENTRIES,
+    "Tiles": alloc.ENTRIES,
+    "Copies and fills": copy.ENTRIES,
+    "GEMM": gemm.ENTRIES,
+    "Reductions and scans": reduce.ENTRIES,
+    "Loops": loops.ENTRIES,
+    "Mathematics": mathfns.ENTRIES,
+    "Sizes": host.ENTRIES,
+    "Atomics": atomics.ENTRIES,
+    "Barriers, assertions, printing": sync.ENTRIES,
+    "Not yet": later.ENTRIES,
+}
+"""Title of each family and its names, in the order of the documentation."""
+
+DTYPE_NAMES = (
+    *(d.name for d in ALL), "half", "float", "double", "int", "uint", "long", "short", "float8_e4m3", "float8_e5m2fn",
+)  # fmt: skip
+"""Names of element types in the language; each is also a cast."""
+
+MARKERS = {
+    "prim_func": "a kernel function", "macro": "a function inlined where it is called", "jit": "a kernel factory, or an eager kernel",
+    "lazy_jit": "as jit", "autotune": "configurations to try; defaults are used", "compile": "compiles a kernel factory's result",
+    "lower": "as compile",
+}  # fmt: skip
+"""Decorators and functions that the evaluator gives meaning to."""
+
+ANNOTATIONS = ("SharedBuffer", "FragmentBuffer", "LocalBuffer", "Ref", "PrimExpr", "Var", "PrimFunc", "JITKernel")
+"""Names that only occur in annotations."""
+
+_TORCH = {
+    "float16": "float16", "half": "float16", "bfloat16": "bfloat16", "float32": "float32", "float": "float32", "float64": "float64",
+    "double": "float64", "int8": "int8", "int16": "int16", "short": "int16", "int32": "int32", "int": "int32", "int64": "int64",
+    "long": "int64", "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "bool": "bool",
+    "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+class PassConfigs(dict[str, Any]):
+    """Members of tilelang.PassConfigKey: every name is known, TL_ENABLE_FAST_MATH is "tl.enable_fast_math"."""
+
+    def __missing__(self, key: str) -> str:
+        return "tl." + key.removeprefix("TL_").lower() if key.startswith("TL_") else key.lower()
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and not key.startswith("_")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The option's key as a string."""
+        return self[key] if key in self else default
+
+
+def entries() -> Iterable[tuple[str, Entry]]:
+    """Every callable name with the title of its family."""
+    return ((family, entry) for family, group in FAMILIES.items() for entry in group)
+
+
+@cache
+def modules() -> Mapping[str, Namespace]:
+    """Every module a kernel may import from, by its dotted path."""
+    language = _language()
+    sizes = {e.name: e.primitive() for e in host.ENTRIES}
+    layout = {name: _hint(name) for name in _LAYOUTS}
+    driver = Namespace("tilelang.carver.arch.driver", {"get_num_sms": sizes["get_num_sms"]})
+    root: dict[str, Any] = dict(language)
+    root |= sizes | {
+        "language": Namespace("tilelang.language", language), "math": Namespace("tilelang.math", sizes),
+        "layout": Namespace("tilelang.layout", layout), "PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs()),
+        "disable_cache": _hint("disable_cache"), "enable_cache": _hint("enable_cache"), "set_log_level": _hint("set_log_level"),
+    }  # fmt: skip
+    groups = {
+        "tilelang": root,
+        "tilelang.language": language,
+        "tilelang.math": sizes,
+        "tilelang.layout": layout,
+        "tilelang.cuda.intrinsics": layout,
+        "tilelang.cuda.intrinsics.layout.mma_layout": layout,
+        "tilelang.intrinsics": layout,
+        "tilelang.autotuner": {"autotune": Marker("autotune")},
+        "tilelang.jit": {"jit": Marker("jit"), "JITKernel": Marker("annotation")},
+        "tilelang.transform": {"PassConfigKey": root["PassConfigKey"], "simplify_prim_func": Marker("ignore")},
+        "tilelang.tools.cuda.iket": {"mark": _hint("mark")},
+        "tilelang.carver": {"arch": Namespace("tilelang.carver.arch", {"driver": driver})},
+        "tilelang.carver.arch": {"driver": driver},
+        "tilelang.carver.arch.driver": driver.members,
+        "tilelang.utils": {},
+        "torch": {name: lookup(d) for name, d in _TORCH.items()},
+        "tvm": _tvm(),
+        "tvm.tirx": _tvm()["tirx"].members,
+        "tvm.tir": _tvm()["tirx"].members,
+        "tilec": root,
+        "tilec.language": language,
+    }
+    return {path: Namespace(path, members) for path, members in groups.items()}
+
+
+_LAYOUTS = (
+    "make_swizzled_layout", "make_mma_swizzle_layout", "make_volta_swizzled_layout", "make_wgmma_swizzled_layout", "make_linear_layout",
+    "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_quarter_bank_swizzled_layout", "make_gemm_fragment_8x8",
+    "Layout", "Fragment",
+)  # fmt: skip
+
+
+def _language() -> dict[str, Any]:
+    """Members of tilelang.language."""
+    members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
+    members |= {name: lookup(name) for name in DTYPE_NAMES}
+    members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
+    members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)
+    members["fp8"] = Namespace("tilelang.language.fp8", {"determine_fp8_type": works(determine_fp8_type, host=True)[0].primitive()})
+    members["make_swizzled_layout"] = _hint("make_swizzled_layout")
+    return members
+
+
+def determine_fp8_type(b: Builder, fp8_format: Any = "e4m3") -> Any:
+    """The 8-bit float of NVIDIA GPUs for a format: e4m3 or e5m2."""
+    found = lookup(str(fp8_format))
+    if found is None or found.bits != 8 or not found.is_float:
+        raise b.error("TL0302", f"unknown 8-bit float format {fp8_format!r}", help='use "e4m3" or "e5m2"')
+    return found
+
+
+def _hint(name: str) -> Primitive:
+    """A callable whose result only hints."""
+    return ignored(tensors.layout_hint, name=name, host=True)[0].primitive()
+
+
+def _tvm() -> dict[str, Any]:
+    """The pieces of TVM that kernels' helpers name: literals, casts and selects."""
+    names = {e.name: e.primitive() for e in mathfns.ENTRIES}
+    keep = {n: names[n] for n in ("Cast", "Select", "reinterpret", "if_then_else", "max", "min", "floordiv", "floormod", "exp", "log2")}
+    tirx = keep | {"const": works(mathfns.const, host=True)[0].primitive(), "PrimExpr": Marker("annotation"), "Var": Marker("annotation")}
+    data_type = works(tensors.dtype, host=True, name="DataType")[0].primitive()
+    space = Namespace("tvm.tirx", tirx)
+    return {"tirx": space, "tir": space, "DataType": data_type}
+
+
+def suggest(namespace: Namespace, name: str) -> str | None:
+    """The member most like `name`, for "did you mean": names that are compiled come before those that are refused."""
+    refused = {e.name for _, e in entries() if e.state is State.REFUSED}
+    members = [m for m in namespace.members if not m.startswith("_")]
+    return nearest(name, [m for m in members if m not in refused]) or nearest(name, members)

@@ -1,0 +1,54 @@
+"""Names of the language that are not compiled yet, each with what to write instead, and names that only hint.
+
+    T.tma_copy(A, A_s)  ->  error[TL0204]: `tma_copy` is not supported yet; help: use T.copy ...
+"""
+
+from __future__ import annotations
+
+from tilec.language.bind import Entry, refused
+
+_COPIES = "use T.copy, which chooses the mechanism and waits for it"
+_BARRIERS = "use T.Pipelined; the compiler places the barriers"
+_ROLES = "use T.Pipelined; the compiler spreads the work over warps"
+_EXTERN = "write the computation in the kernel's language"
+_WARP = "use T.reduce_* on a fragment, or exchange values through a shared tile"
+_BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
+_VECTORS = "use T.copy, or T.vectorized over ordinary elements"
+_RANDOM = "pass the random numbers as a tensor"
+_INTERNAL = "write it with T.* statements"
+
+ENTRIES: tuple[Entry, ...] = (
+    refused(
+        _COPIES, "tma_copy", "async_copy", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group", "cp_async_barrier_noinc", "tma_load",
+        "tma_store", "tma_store_arrive", "tma_store_wait", "tma_gather4", "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
+        "fence_proxy_async", "im2col", "c2d_im2col",
+    )
+    + refused(
+        _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
+        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier", "named_barrier_arrive",
+        "cluster_sync", "cluster_arrive", "cluster_wait", "pdl_sync", "pdl_trigger",
+    )
+    + refused(
+        _ROLES, "ws", "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op", "get_warp_idx",
+        "get_warp_idx_sync", "get_warp_group_idx", "get_lane_idx", "shuffle_elect", "elect_one_sync", "warpgroup_arrive",
+        "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
+    )
+    + refused(_EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "attr", "let", "tvm_access_ptr")
+    + refused(
+        _WARP, "shfl_sync", "shfl_xor", "shfl_up", "shfl_down", "tvm_warp_shuffle", "ballot", "ballot_sync", "activemask", "any_sync",
+        "all_sync", "match_any_sync", "match_all_sync", "any_of", "all_of", "extract_lane",
+    )
+    + refused(
+        _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose",
+        "tcgen05_after_thread_sync", "tcgen05_before_thread_sync", "alloc_tcgen05_smem_desc", "alloc_wgmma_desc", "clc_is_canceled",
+        "clc_get_first_ctaid_x", "clc_try_cancel_multicast", "PersistentTileScheduler",
+    )
+    + refused(
+        _VECTORS, "ldg32", "ldg64", "ldg128", "ldg256", "stg32", "stg64", "stg128", "stg256", "lds32", "lds64", "lds128", "sts32", "sts64",
+        "sts128", "Ramp", "Broadcast", "Shuffle", "transpose", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
+        "float4_e2m1fnx2", "__ldg",
+    )
+    + refused(_RANDOM, "rng_init", "rng_rand", "rng_rand_float")
+    + refused(_INTERNAL, "sblock", "block", "index_to_coordinates", "__ffs", "__fns")
+    + refused('use one of the types of T.float16, T.int8, ...', "int4", "uint4", "float4_e2m1fn", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
+)  # fmt: skip

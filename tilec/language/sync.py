@@ -1,0 +1,106 @@
+"""Barriers, assertions and printing.
+
+    T.sync_threads()  ->  Barrier("block");  T.device_assert(i < n, "i")  ->  Trap(i < n, "i")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import Barrier, Evaluate, For, Print, Seq, Stmt, Trap
+from tilec.language.access import as_expr, buffer_label
+from tilec.language.arith import truth
+from tilec.language.bind import Entry, ignored, refused, works
+from tilec.language.builder import Builder
+from tilec.language.context import in_kernel
+from tilec.language.show import expr_text
+from tilec.language.values import Ref
+
+
+def sync_threads(b: Builder, barrier_id: Any = None, arrive_count: Any = None) -> None:
+    """Waits for all threads of the block, or at a numbered barrier for `arrive_count` threads."""
+    _outside_parallel(b, "sync_threads")
+    if barrier_id is None:
+        if arrive_count is not None:
+            raise b.error("TL0203", "T.sync_threads needs a barrier id with the count")
+        b.emit(Barrier("block", span=b.span))
+        return
+    count = None if arrive_count is None else as_expr(b, arrive_count, INT32)
+    b.emit(Barrier("named", as_expr(b, barrier_id, INT32), count, b.span))
+
+
+def sync_warp(b: Builder, mask: Any = None) -> None:
+    """Waits for the threads of the warp."""
+    _outside_parallel(b, "sync_warp")
+    if mask is not None and not (isinstance(mask, int) and mask in (-1, 0xFFFFFFFF)):
+        raise b.error("TL0204", "a mask of T.sync_warp is not supported yet", help="leave it out")
+    b.emit(Barrier("warp", span=b.span))
+
+
+def _outside_parallel(b: Builder, name: str) -> None:
+    in_kernel(b, name)
+    if b.in_parallel:
+        raise b.error("TL0205", f"`T.{name}` cannot be used inside T.Parallel", help="its iterations are independent; move it out of the loop")
+
+
+def device_assert(b: Builder, condition: Any, msg: Any = "") -> None:
+    """Stops the kernel with a message when the condition is false."""
+    in_kernel(b, "device_assert")
+    met = truth(b, condition)
+    if met is False:
+        raise b.error("TL0206", f"this assertion is never true{': ' + str(msg) if msg else ''}")
+    if not isinstance(met, bool):
+        b.emit(Trap(met, str(msg), b.span))
+
+
+def assume(b: Builder, condition: Any) -> None:
+    """A promise that the condition holds."""
+    truth(b, condition)
+
+
+def print_(b: Builder, obj: Any = "", msg: Any = "", warp_group_id: Any = 0, warp_id: Any = 0) -> None:
+    """Prints a value from every thread, or the elements of a buffer once a block."""
+    in_kernel(b, "print")
+    if isinstance(obj, str):
+        b.emit(Print(" ".join(t for t in (str(msg), obj) if t), (), span=b.span))
+        return
+    if isinstance(obj, Buffer) and obj.rank:
+        b.emit(_print_buffer(b, obj, str(msg)))
+        return
+    value = as_expr(b, obj)
+    b.emit(Print(str(msg) or (expr_text(value) if not isinstance(value, Const) else ""), (value,), span=b.span))
+
+
+def _print_buffer(b: Builder, buffer: Buffer, msg: str) -> Stmt:
+    """Serial loops over all elements; each prints its indices and its value."""
+    if buffer.scope is Scope.FRAGMENT:
+        raise b.error("TL0322", f"`{buffer.name}` is spread over the threads", *buffer_label(buffer), help="T.copy it to a shared tile and print that")
+    variables = tuple(Var("ijklmn"[d] if d < 6 else f"i{d}", INT32, VarKind.LOOP, span=b.span) for d in range(buffer.rank))
+    body: Stmt = Print(msg or buffer.name, (*variables, Load(buffer, variables)), buffer.scope is not Scope.LOCAL, b.span)
+    for v, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):
+        dtype = INT64 if extent.dtype.bits == 64 else INT32
+        body = For(v, Const(0, dtype), extent, Const(1, dtype), "serial", Seq((body,), b.span), span=b.span)
+    return body
+
+
+def evaluate(b: Builder, value: Any) -> None:
+    """An expression as a statement; only calls have effects."""
+    if isinstance(value, (Ref, Buffer)) or value is None:
+        return
+    e: Expr = as_expr(b, value)
+    if isinstance(e, Call):
+        b.emit(Evaluate(e, b.span))
+
+
+ENTRIES: tuple[Entry, ...] = (
+    works(sync_threads, "syncthreads")
+    + works(sync_warp, "syncwarp")
+    + works(device_assert)
+    + ignored(assume)
+    + works(print_)
+    + works(evaluate)
+    + refused("split the kernel into two launches", "sync_grid", "sync_global")
+    + refused("use T.sync_threads; the barriers of copies and GEMMs are placed by the compiler", "syncthreads_and", "syncthreads_or", "syncthreads_count")
+)
