@@ -1,0 +1,65 @@
+"""The meaning of every intrinsic that `ir.expr.Call` may name.
+
+Floating ones are computed in float64 and rounded once to the result's type.
+
+    intrinsic("exp2", [np.float32(3.0)], FLOAT32) -> np.float32(8.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilec.ir.dtypes import DType, Kind
+from tilec.reference.values import Value, cast, is_float, widen
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_FLOAT: dict[str, Callable[..., Value]] = {
+    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x), "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "abs": np.abs, "fabs": np.abs,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "nearbyint": np.rint, "rint": np.rint, "trunc": np.trunc, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
+    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "erf": _erf,
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)), "fma": lambda a, b, c: a * b + c, "pow": np.power, "fmod": np.fmod,
+    "hypot": np.hypot, "copysign": np.copysign, "min": np.fmin, "max": np.fmax,
+}  # fmt: skip
+_TEST: dict[str, Callable[[Value], Value]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+
+
+def _leading_zeros(x: Value) -> Value:
+    bits = np.asarray(x).dtype.itemsize * 8
+    unsigned = np.asarray(x).astype(f"uint{bits}")
+    length = sum(((unsigned >> np.asarray(k, unsigned.dtype)) != 0).astype(np.int64) for k in range(bits))
+    return bits - length
+
+
+def _ones(x: Value) -> Value:
+    bits = np.asarray(x).dtype.itemsize * 8
+    unsigned = np.asarray(x).astype(f"uint{bits}")
+    return sum(((unsigned >> np.asarray(k, unsigned.dtype)) & np.asarray(1, unsigned.dtype)).astype(np.int64) for k in range(bits))
+
+
+_INT: dict[str, Callable[..., Value]] = {
+    "abs": np.abs, "popcount": _ones, "clz": _leading_zeros, "ceildiv": lambda a, b: a // b + (a % b != 0), "min": np.minimum, "max": np.maximum,
+    "fma": lambda a, b, c: a * b + c, "floor": lambda x: x, "ceil": lambda x: x, "round": lambda x: x, "trunc": lambda x: x,
+}  # fmt: skip
+
+
+def known(name: str) -> bool:
+    """True when `name` has a meaning here."""
+    return name in _FLOAT or name in _TEST or name in _INT
+
+
+def intrinsic(name: str, args: Sequence[Value], dtype: DType) -> Value:
+    """The value of a call; `KeyError` when the name has no meaning for these operands."""
+    floats = bool(args) and is_float(np.asarray(args[0]))
+    if name in _TEST:
+        return cast(_TEST[name](widen(args[0])) if floats else np.full(np.shape(args[0]), name == "isfinite"), dtype)
+    if name == "nextafter":
+        return cast(np.nextafter(*args), dtype)
+    if floats or (dtype.kind is Kind.FLOAT and name in _FLOAT):
+        return cast(_FLOAT[name](*(np.asarray(a).astype(np.float64) for a in args)), dtype)
+    return cast(_INT[name](*args), dtype)

@@ -1,0 +1,134 @@
+"""Runs a kernel: every launch in order, every block of its grid, one after another.
+
+    run(kernel, {"A": a, "B": b, "C": c}, scalars={"alpha": 2.0})      writes into c
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.kernel import Kernel, Launch
+from tilec.ir.tile import Barrier
+from tilec.ir.visit import walk_stmt
+from tilec.reference.errors import InputError
+from tilec.reference.evaluate import Settings, State, evaluate
+from tilec.reference.execute import execute
+from tilec.reference.extents import infer_extents
+from tilec.reference.memory import Memory
+from tilec.reference.values import Array, Value, constant, np_dtype
+
+DEFAULT_THREADS = (128, 1, 1)
+
+
+def _silent(text: str) -> None:
+    """Drops what a kernel prints."""
+
+
+def run(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, int | float] | None = None,
+    extents: Mapping[str, int] | None = None,
+    *,
+    printed: Callable[[str], None] = _silent,
+    max_steps: int = 50_000_000,
+) -> None:
+    """Executes `kernel` on `arrays` (one per tensor parameter, of its NumPy type and shape), which it changes in place.
+
+    `scalars` has the scalar parameters; extents that are not given follow from the arrays. `printed` gets each line that the
+    kernel prints. Raises InputError for arguments that do not fit, MeaningError for what has no meaning, TrapError for a trap.
+    """
+    given = {**(scalars or {}), **(extents or {})}
+    _check_arrays(kernel, arrays)
+    env: dict[Var, Value] = {v: constant(n, v.dtype) for v, n in infer_extents(kernel, arrays, given).items()}
+    for p in kernel.params:
+        if isinstance(p, Var) and p not in env:
+            if p.name not in given:
+                raise InputError(f"no value for the parameter `{p.name}`")
+            env[p] = constant(given[p.name], p.dtype)
+    tensors = {p: arrays[p.name] for p in kernel.params if isinstance(p, Buffer)}
+    with np.errstate(all="ignore"):
+        for launch in kernel.launches:
+            settings = Settings(kernel.flags, printed, max_steps)
+            _launch(launch, tensors, env, settings)
+
+
+def _check_arrays(kernel: Kernel, arrays: Mapping[str, Array]) -> None:
+    for p in kernel.params:
+        if isinstance(p, Buffer):
+            if p.name not in arrays:
+                raise InputError(f"no array for the parameter `{p.name}`")
+            if arrays[p.name].dtype != np_dtype(p.dtype):
+                raise InputError(f"`{p.name}` is {p.dtype}, the array is {arrays[p.name].dtype}")
+
+
+def _launch(launch: Launch, tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings) -> None:
+    outer = State(Memory((), tensors, {}, lambda e: 0), env, settings, span=launch.span)
+    grid = [int(evaluate(g, outer, True)) for g in launch.grid]
+    if any(n <= 0 for n in grid):
+        return
+    blocks = [tuple(int(i) for i in np.unravel_index(n, grid[::-1]))[::-1] for n in range(math.prod(grid))]
+    if any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body)):
+        _together(launch, blocks, tensors, env, settings)
+        return
+    for block in blocks:
+        _block(launch, block, tensors, env, settings)
+
+
+def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings) -> None:
+    """One block from its first statement to its last."""
+    threads = launch.threads or DEFAULT_THREADS
+    local = dict(env)
+    for var, at in zip(launch.block_vars, block, strict=True):
+        local[var] = constant(at, var.dtype)
+    linear = np.arange(math.prod(threads))
+    places = (linear % threads[0], linear // threads[0] % threads[1], linear // (threads[0] * threads[1]))
+    for var in launch.thread_vars:
+        local[var] = places[var.axis].astype(np_dtype(var.dtype))
+    memory = Memory((linear.size,), tensors, {}, lambda e: 0)
+    state = State(memory, local, settings, span=launch.span)
+
+    def extent(e: Expr) -> int:
+        return int(evaluate(e, state, True))
+
+    memory.extent = extent
+    execute(launch.body, state, True)
+
+
+def _together(
+    launch: Launch, blocks: list[tuple[int, ...]], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings
+) -> None:
+    """Blocks that wait for each other: each in a thread of its own, one of them running at a time."""
+    turn, meeting = threading.Lock(), threading.Barrier(len(blocks))
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        turn.release()
+        try:
+            meeting.wait()
+        finally:
+            turn.acquire()
+
+    def work(block: tuple[int, ...]) -> None:
+        with turn, np.errstate(all="ignore"):
+            try:
+                _block(launch, block, tensors, env, settings)
+            except threading.BrokenBarrierError:
+                pass
+            except BaseException as failure:
+                failures.append(failure)
+                meeting.abort()
+
+    settings.grid_barrier = wait
+    workers = [threading.Thread(target=work, args=(b,), daemon=True) for b in blocks]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    if failures:
+        raise failures[0]
