@@ -1,6 +1,7 @@
 """From values of the author's Python to expressions: literals, elements of buffers, casts.
 
-    as_expr(b, 3) -> Const(3, INT32);  as_expr(b, Ref(A, (i,))) -> Load(A, (i,));  as_expr(b, 0.1, FLOAT16) -> Const(0.0999755859375, FLOAT16)
+as_expr(b, 3) -> Const(3, INT32);  as_expr(b, Ref(A, (i,))) -> Load(A, (i,))
+as_expr(b, 0.1, FLOAT16) -> Const(0.0999755859375, FLOAT16)
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tilec.diagnostics import Label
+from tilec.diagnostics import Label, Span
 from tilec.ir.dtypes import ALL, BOOL, INT32, INT64, DType, lookup
-from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope
+from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.visit import walk_expr
 from tilec.language.builder import Builder
 from tilec.language.constants import convert, fits, literal_dtype
 from tilec.language.fold import fold_cast
@@ -56,7 +58,8 @@ def _dtype_help(name: str) -> str:
 def literal(b: Builder, value: int | float, dtype: DType) -> Const:
     """A literal as the author wrote it, in `dtype`. An integer that the type cannot hold is an error, a float becomes inf."""
     if isinstance(value, int) and not isinstance(value, bool) and dtype.is_int and not fits(value, dtype):
-        raise b.error("TL0303", f"{value} is outside the range of {dtype}", help=f'T.cast({value}, "{dtype}") wraps it to {convert(value, dtype)}')
+        hint = f'T.cast({value}, "{dtype}") wraps it to {convert(value, dtype)}'
+        raise b.error("TL0303", f"{value} is outside the range of {dtype}", help=hint)
     result = convert(value, dtype)
     if isinstance(result, float) and math.isinf(result) and math.isfinite(value):
         b.note("TL0303", f"{value} is beyond the largest {dtype}; it becomes {result}")
@@ -90,7 +93,8 @@ def _scalar(b: Builder, buffer: Buffer) -> Load:
     if buffer.rank:
         text = f"`{buffer.name}` is a whole {buffer.scope.value} tile of shape {shape_text(buffer.shape)}, not a number"
         indices = ", ".join("ijklmn"[: buffer.rank])
-        raise b.error("TL0301", text, *buffer_label(buffer), help=f"index it (`{buffer.name}[{indices}]`), inside T.Parallel for all elements")
+        hint = f"index it (`{buffer.name}[{indices}]`), inside T.Parallel for all elements"
+        raise b.error("TL0301", text, *buffer_label(buffer), help=hint)
     return Load(buffer, ())
 
 
@@ -115,7 +119,7 @@ def element(b: Builder, ref: Ref) -> tuple[Expr, ...]:
     return tuple(index(b, ref, d, item) for d, item in enumerate(items))
 
 
-def where(b: Builder, ref: Ref) -> Any:
+def where(b: Builder, ref: Ref) -> Span:
     """The span of a reference, or where the builder stands when it has none."""
     return ref.span if ref.span.line else b.span
 
@@ -164,14 +168,11 @@ def host_int(b: Builder, value: Any, what: str) -> int:
         return int(value.value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    hint = f"{unknown_sizes(value)}" if isinstance(value, Expr) else ""
+    hint = unknown_sizes(value) if isinstance(value, Expr) else ""
     raise b.error("TL0206", f"{what} must be an integer known while compiling, got {describe(value)}", help=hint)
 
 
 def unknown_sizes(e: Expr) -> str:
     """Which -D options would make an expression a compile-time value, as one line of help."""
-    from tilec.ir.expr import VarKind, Var
-    from tilec.ir.visit import walk_expr
-
     names = dict.fromkeys(v.name for v in walk_expr(e) if isinstance(v, Var) and v.kind in (VarKind.EXTENT, VarKind.PARAM))
     return "give " + " ".join(f"-D {n}=VALUE" for n in names) if names else "use a compile-time size"

@@ -1,6 +1,6 @@
 """T.alloc_shared, alloc_fragment, alloc_local and alloc_var: tiles and private memory.
 
-    A_s = T.alloc_shared((128, 32), "float16")  ->  Alloc(Buffer("A_s", FLOAT16, (128, 32), SHARED))
+A_s = T.alloc_shared((128, 32), "float16")  ->  Alloc(Buffer("A_s", FLOAT16, (128, 32), SHARED))
 """
 
 from __future__ import annotations

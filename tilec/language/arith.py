@@ -167,9 +167,9 @@ def power(b: Builder, x: Any, y: Any) -> Expr:
 
 def _whole(e: Expr) -> int | None:
     """The value of a literal exponent that is a whole number."""
-    if not isinstance(e, Const):
+    if not isinstance(e, Const) or abs(e.value) > 1024:
         return None
-    return int(e.value) if e.value in range(-1024, 1025) else None
+    return int(e.value) if int(e.value) == e.value else None
 
 
 def _small(e: Expr) -> bool:
@@ -228,7 +228,8 @@ def unary(b: Builder, op: str, x: Any) -> Expr:
     if dtype.is_float and dtype.bits == 8 and not isinstance(value, Const):
         return cast_expr(Unary(op, Cast(value, FLOAT32), FLOAT32), dtype)
     if isinstance(value, Const):
-        return Const(convert(-value.value if op == "neg" else ~int(value.value), dtype), dtype) if dtype.is_int else Const(-value.value, dtype)
+        flipped = -value.value if op == "neg" else ~int(value.value)
+        return Const(convert(flipped, dtype), dtype)
     return Unary(op, value, dtype)
 
 

@@ -1,7 +1,7 @@
 """T.atomic_add and its kin, for one element or for whole tiles.
 
-    T.atomic_add(C[i, j], v)          ->  Atomic("add", C, (i, j), (v,))
-    T.atomic_add(C[by * 64, 0], acc)  ->  Parallel over acc of Atomic("add", C, (by * 64 + i, j), (acc[i, j],))
+T.atomic_add(C[i, j], v)          ->  Atomic("add", C, (i, j), (v,))
+T.atomic_add(C[by * 64, 0], acc)  ->  Parallel over acc of Atomic("add", C, (by * 64 + i, j), (acc[i, j],))
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir.dtypes import (
-    BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, DType,
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    UINT32,
+    UINT64,
+    DType,
 )  # fmt: skip
 from tilec.ir.expr import Buffer, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Atomic, Parallel, Region, Seq
@@ -95,7 +103,8 @@ def _update(b: Builder, op: str, dst: Any, value: Any, memory_order: Any, return
         operand = as_expr(b, value, ref.buffer.dtype)
         return _emit(b, op, ref, (operand,), order, keep)
     if keep:
-        raise b.error("TL0341", f"return_prev of T.atomic_{op} is only defined for one element", help="index one element, inside T.Parallel")
+        text = f"return_prev of T.atomic_{op} is only defined for one element"
+        raise b.error("TL0341", text, help="index one element, inside T.Parallel")
     _tile_update(b, op, dst, value, order, whole)
     return None
 
@@ -110,7 +119,8 @@ def _element(b: Builder, op: str, dst: Any) -> Ref:
 
 
 def _check(b: Builder, op: str, buffer: Buffer) -> None:
-    scope_error(b, buffer, f"the target of T.atomic_{op}", (Scope.GLOBAL, Scope.SHARED), "private memory needs no atomics: use `+=` and the like")
+    hint = "private memory needs no atomics: use `+=` and the like"
+    scope_error(b, buffer, f"the target of T.atomic_{op}", (Scope.GLOBAL, Scope.SHARED), hint)
     if buffer.dtype not in TYPES[op]:
         names = ", ".join(map(str, TYPES[op]))
         raise b.error("TL0340", f"T.atomic_{op} is not supported on {buffer.dtype}", *buffer_label(buffer), help=f"supported: {names}")

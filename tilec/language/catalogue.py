@@ -68,7 +68,7 @@ class PassConfigs(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The option's key as a string."""
-        return self[key] if key in self else default
+        return default if key.startswith("_") else self[key]
 
 
 def entries() -> Iterable[tuple[str, Entry]]:

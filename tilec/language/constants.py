@@ -11,7 +11,20 @@ import math
 from dataclasses import dataclass
 
 from tilec.ir.dtypes import (
-    BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, TFLOAT32, UINT64, DType, int_range, wrap,
+    BFLOAT16,
+    BOOL,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    TFLOAT32,
+    UINT64,
+    DType,
+    int_range,
+    wrap,
 )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def scope_error(b: Builder, buffer: Buffer, what: str, allowed: tuple[Scope, ...
     """Raises when a buffer lives where an operation cannot use it."""
     if buffer.scope not in allowed:
         names = " or ".join(s.value for s in allowed)
-        raise b.error("TL0322", f"{what} must be in {names} memory, `{buffer.name}` is in {buffer.scope.value} memory", *buffer_label(buffer), help=help)
+        text = f"{what} must be in {names} memory, `{buffer.name}` is in {buffer.scope.value} memory"
+        raise b.error("TL0322", text, *buffer_label(buffer), help=help)
 
 
 def shape_items(b: Builder, shape: Any) -> tuple[Any, ...]:

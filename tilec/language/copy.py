@@ -1,6 +1,6 @@
 """T.copy, T.fill and T.clear: whole tiles and regions at once.
 
-    T.copy(A[by * 128, ko * 32], A_s)  ->  Copy(Region(A, (by * 128, ko * 32), (128, 32)), Region(A_s, (0, 0), (128, 32)))
+T.copy(A[by * 128, ko * 32], A_s)  ->  Copy(Region(A, (by * 128, ko * 32), (128, 32)), Region(A_s, (0, 0), (128, 32)))
 """
 
 from __future__ import annotations

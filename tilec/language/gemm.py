@@ -1,6 +1,6 @@
 """T.gemm: C += op(A) @ op(B) on tiles.
 
-    T.gemm(A_s, B_s, C_f, transpose_B=True)  ->  Gemm(A_s, B_s, C_f, trans_b=True, ...)
+T.gemm(A_s, B_s, C_f, transpose_B=True)  ->  Gemm(A_s, B_s, C_f, trans_b=True, ...)
 """
 
 from __future__ import annotations
@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir.dtypes import (
-    BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, TFLOAT32, UINT8, DType,
+    BFLOAT16,
+    BOOL,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT32,
+    TFLOAT32,
+    UINT8,
+    DType,
 )  # fmt: skip
 from tilec.ir.expr import Const, Expr, Scope
 from tilec.ir.tile import Gemm, Region
@@ -73,14 +84,16 @@ def _operand(b: Builder, value: Any, name: str) -> Region:
         text = f"{name} of T.gemm must have two dimensions after leading ones, `{r.buffer.name}` is {shape}"
         raise b.error("TL0320", text, *buffer_label(r.buffer))
     if None in sizes:
-        raise b.error("TL0320", f"the extents of {name} must be known while compiling, `{r.buffer.name}` is {shape}", *buffer_label(r.buffer))
+        text = f"the extents of {name} must be known while compiling, `{r.buffer.name}` is {shape}"
+        raise b.error("TL0320", text, *buffer_label(r.buffer))
     return r
 
 
 def _check_types(b: Builder, a: Region, w: Region, c: Region) -> None:
     x, y, z = a.buffer.dtype, w.buffer.dtype, c.buffer.dtype
     if _family(x) != _family(y):
-        raise b.error("TL0321", f"operands of different types: `{a.buffer.name}` is {x}, `{w.buffer.name}` is {y}", help="copy one into a tile of the other's type")
+        text = f"operands of different types: `{a.buffer.name}` is {x}, `{w.buffer.name}` is {y}"
+        raise b.error("TL0321", text, *buffer_label(a.buffer), *buffer_label(w.buffer), help="copy one into a tile of the other's type")
     if x not in ACCUMULATORS:
         raise b.error("TL0321", f"T.gemm does not take {x} operands", help=f"use one of {', '.join(map(str, ACCUMULATORS))}")
     if z not in ACCUMULATORS[x]:

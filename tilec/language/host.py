@@ -1,6 +1,6 @@
 """Sizes computed by the host or the device: T.ceildiv, tilelang.cdiv, next_power_of_2, align_up, get_num_sms.
 
-    T.ceildiv(7, -3) -> -2;  T.ceildiv(n, 128) -> Call("ceildiv", (n, 128))
+T.ceildiv(7, -3) -> -2;  T.ceildiv(n, 128) -> Call("ceildiv", (n, 128))
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Names of the language that are not compiled yet, each with what to write instead, and names that only hint.
 
-    T.tma_copy(A, A_s)  ->  error[TL0204]: `tma_copy` is not supported yet; help: use T.copy ...
+T.tma_copy(A, A_s)  ->  error[TL0204]: `tma_copy` is not supported yet; help: use T.copy ...
 """
 
 from __future__ import annotations
 
+from tilec.language.access import LATER_DTYPES
 from tilec.language.bind import Entry, refused
 
 _COPIES = "use T.copy, which chooses the mechanism and waits for it"
@@ -33,7 +34,10 @@ ENTRIES: tuple[Entry, ...] = (
         "get_warp_idx_sync", "get_warp_group_idx", "get_lane_idx", "shuffle_elect", "elect_one_sync", "warpgroup_arrive",
         "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
     )
-    + refused(_EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "attr", "let", "tvm_access_ptr")
+    + refused(
+        _EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "attr", "let",
+        "tvm_access_ptr",
+    )
     + refused(
         _WARP, "shfl_sync", "shfl_xor", "shfl_up", "shfl_down", "tvm_warp_shuffle", "ballot", "ballot_sync", "activemask", "any_sync",
         "all_sync", "match_any_sync", "match_all_sync", "any_of", "all_of", "extract_lane",
@@ -50,5 +54,5 @@ ENTRIES: tuple[Entry, ...] = (
     )
     + refused(_RANDOM, "rng_init", "rng_rand", "rng_rand_float")
     + refused(_INTERNAL, "sblock", "block", "index_to_coordinates", "__ffs", "__fns")
-    + refused('use one of the types of T.float16, T.int8, ...', "int4", "uint4", "float4_e2m1fn", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)
 )  # fmt: skip

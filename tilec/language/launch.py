@@ -1,6 +1,6 @@
 """T.Kernel, the indices of blocks and threads, rasterisation and the options of a compilation.
 
-    with T.Kernel(T.ceildiv(N, 128), T.ceildiv(M, 128), threads=256) as (bx, by)  ->  KernelSpec(grid, (256, 1, 1))
+with T.Kernel(T.ceildiv(N, 128), T.ceildiv(M, 128), threads=256) as (bx, by)  ->  KernelSpec(grid, (256, 1, 1))
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `for` runs over: T.serial, unroll, vectorized, Pipelined, Parallel, grid, Persistent. Each gives a LoopSpec.
 
-    T.Pipelined(T.ceildiv(K, 32), num_stages=3)  ->  LoopSpec("pipelined", 0, ceildiv(K, 32), 1, options={"num_stages": 3})
+T.Pipelined(T.ceildiv(K, 32), num_stages=3)  ->  LoopSpec("pipelined", 0, ceildiv(K, 32), 1, options={"num_stages": 3})
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def counted(b: Builder, kind: str, start: Any, stop: Any, step: Any, options: di
     if any(isinstance(p, Expr) for p in parts):
         dtype = counter_dtype(*(p.dtype for p in parts if isinstance(p, Expr)))
         parts = [as_expr(b, p, dtype) if is_number(p) else cast_expr(p, dtype) for p in parts]
-    return LoopSpec(kind, *parts, options=options or {}, span=b.span)
+    return LoopSpec(kind, parts[0], parts[1], parts[2], options=options or {}, span=b.span)
 
 
 def counter_dtype(*bounds: DType) -> DType:

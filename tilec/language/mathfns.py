@@ -9,6 +9,7 @@ device, so that a literal and a loaded value give the same bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, int_range
@@ -42,7 +43,7 @@ INTRINSICS = (
 )  # fmt: skip
 """Every name of a `Call` that the language makes."""
 
-_ROUNDINGS = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
+_ROUNDINGS: dict[str, Callable[[float], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
 
 def _float_operand(b: Builder, x: Any) -> tuple[Expr, DType]:
@@ -279,7 +280,7 @@ def infinity(b: Builder, dtype: Any = "float32", span: Any = None) -> Expr:
     wanted = dtype_of(b, dtype)
     if not wanted.is_float or not FORMATS[wanted].has_infinity:
         limit = FORMATS[wanted].largest if wanted.is_float else int_range(wanted)[1]
-        raise b.error("TL0317", f"{wanted} has no infinity", help=f"its largest value is {limit}: T.max_value(\"{wanted}\")")
+        raise b.error("TL0317", f"{wanted} has no infinity", help=f'its largest value is {limit}: T.max_value("{wanted}")')
     return Const(math.inf, wanted)
 
 

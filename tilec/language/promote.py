@@ -9,7 +9,20 @@ meet in that float; of two integers the wider wins, of equal widths the unsigned
 from __future__ import annotations
 
 from tilec.ir.dtypes import (
-    BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, TFLOAT32, DType, Kind,
+    BFLOAT16,
+    BOOL,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    TFLOAT32,
+    DType,
+    Kind,
 )  # fmt: skip
 from tilec.language.constants import fits, literal_dtype
 

@@ -1,14 +1,15 @@
 """T.reduce_sum and its kin, T.cumsum and T.cummax.
 
-    T.reduce_max(S, m, dim=1, clear=False)  ->  Reduce("max", S, m, dim=1, clear=False)
+T.reduce_max(S, m, dim=1, clear=False)  ->  Reduce("max", S, m, dim=1, clear=False)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilec.ir.dtypes import BOOL
-from tilec.ir.expr import Buffer, Scope
+from tilec.ir.expr import Buffer, Expr, Scope
 from tilec.ir.tile import Reduce, Region, Scan
 from tilec.language.access import buffer_label, host_int
 from tilec.language.bind import Entry, refused, works
@@ -132,11 +133,15 @@ def _check_result(b: Builder, name: str, src: Region, dst: Region, axis: int) ->
     rest = src.extents[:axis] + src.extents[axis + 1 :]
     left = [e for e in rest if constant(e) != 1]
     right = [e for e in dst.extents if constant(e) != 1]
-    if len(left) == len(right) and all(equal(x, y) for x, y in zip(left, right, strict=True)):
+    if _same_shape(left, right):
         return
-    text = f"T.{name} over dimension {axis} of {shape_text(src.extents)} gives {shape_text(rest or dst.extents[:0])}, `{dst.buffer.name}` is {shape_text(dst.extents)}"
-    wanted = shape_text(rest) if rest else "1"
+    wanted, given = shape_text(rest) if rest else "1", shape_text(dst.extents)
+    text = f"T.{name} over dimension {axis} of {shape_text(src.extents)} gives {wanted}, `{dst.buffer.name}` is {given}"
     raise b.error("TL0330", text, *buffer_label(src.buffer), *buffer_label(dst.buffer), help=f"the destination must be {wanted}")
+
+
+def _same_shape(left: Sequence[Expr], right: Sequence[Expr]) -> bool:
+    return len(left) == len(right) and all(equal(x, y) for x, y in zip(left, right, strict=True))
 
 
 def _scan(b: Builder, op: str, src: Any, dst: Any, dim: Any, reverse: Any) -> None:
@@ -147,8 +152,9 @@ def _scan(b: Builder, op: str, src: Any, dst: Any, dim: Any, reverse: Any) -> No
     if source.buffer.dtype is BOOL or target.buffer.dtype is BOOL:
         raise b.error("TL0331", f"T.{name} is not defined for bool")
     axis = _axis(b, name, src, source, dim)
-    if len(source.extents) != len(target.extents) or not all(equal(x, y) for x, y in zip(source.extents, target.extents, strict=True)):
-        text = f"T.{name} needs equal shapes, `{source.buffer.name}` is {shape_text(source.extents)}, `{target.buffer.name}` is {shape_text(target.extents)}"
+    if not _same_shape(source.extents, target.extents):
+        shapes = f"`{source.buffer.name}` is {shape_text(source.extents)}, `{target.buffer.name}` is {shape_text(target.extents)}"
+        text = f"T.{name} needs equal shapes: {shapes}"
         raise b.error("TL0330", text, *buffer_label(source.buffer), *buffer_label(target.buffer))
     b.emit(Scan(op, source, target, axis, host_flag(b, reverse, "reverse"), b.span))
 
@@ -158,7 +164,9 @@ _REDUCTIONS = (
 )  # fmt: skip
 ENTRIES: tuple[Entry, ...] = (
     tuple(e for fn in (*_REDUCTIONS, reduce, cumsum, cummax) for e in works(fn))
-    + refused("use a fragment per thread layout with T.reduce_sum after the loop", "alloc_reducer", "finalize_reducer", "reducer_init", "reducer_update")
+    + refused("keep the products in a fragment and use T.reduce_sum", "alloc_reducer", "finalize_reducer", "reducer_init", "reducer_update")
     + refused("use T.reduce_sum on a fragment", "tvm_thread_allreduce", "comm_reducer", "warp_reduce_sum", "warp_reduce_max")
-    + refused("use T.reduce_min, T.reduce_bitand or T.reduce_bitor on a fragment", "warp_reduce_min", "warp_reduce_bitand", "warp_reduce_bitor")
+    + refused(
+        "use T.reduce_min and the like on a fragment", "warp_reduce_min", "warp_reduce_bitand", "warp_reduce_bitor"
+    )
 )

@@ -1,7 +1,7 @@
 """References as regions: slices, start addresses, and how the two sides of a copy pair up; element reads and writes.
 
-    region(b, Ref(A, (Slice(i * 64, (i + 1) * 64), Slice(None, None)))) -> Region(A, (i * 64, 0), (64, 128))
-    pair(b, "copy", Ref(A, (by * 64, 0)), A_s) -> (Region(A, (by * 64, 0), (64, 32)), Region(A_s, (0, 0), (64, 32)))
+region(b, Ref(A, (Slice(i * 64, (i + 1) * 64), Slice(None, None)))) -> Region(A, (i * 64, 0), (64, 128))
+pair(b, "copy", Ref(A, (by * 64, 0)), A_s) -> (Region(A, (by * 64, 0), (64, 32)), Region(A_s, (0, 0), (64, 32)))
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shapes and expressions as text, for messages.
 
-    shape_text((Const(128, INT32), n)) -> "128×n"
+shape_text((Const(128, INT32), n)) -> "128×n"
 """
 
 from __future__ import annotations

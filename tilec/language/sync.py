@@ -1,6 +1,6 @@
 """Barriers, assertions and printing.
 
-    T.sync_threads()  ->  Barrier("block");  T.device_assert(i < n, "i")  ->  Trap(i < n, "i")
+T.sync_threads()  ->  Barrier("block");  T.device_assert(i < n, "i")  ->  Trap(i < n, "i")
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def sync_warp(b: Builder, mask: Any = None) -> None:
 def _outside_parallel(b: Builder, name: str) -> None:
     in_kernel(b, name)
     if b.in_parallel:
-        raise b.error("TL0205", f"`T.{name}` cannot be used inside T.Parallel", help="its iterations are independent; move it out of the loop")
+        text = f"`T.{name}` cannot be used inside T.Parallel"
+        raise b.error("TL0205", text, help="its iterations are independent; move it out of the loop")
 
 
 def device_assert(b: Builder, condition: Any, msg: Any = "") -> None:
@@ -76,7 +77,8 @@ def print_(b: Builder, obj: Any = "", msg: Any = "", warp_group_id: Any = 0, war
 def _print_buffer(b: Builder, buffer: Buffer, msg: str) -> Stmt:
     """Serial loops over all elements; each prints its indices and its value."""
     if buffer.scope is Scope.FRAGMENT:
-        raise b.error("TL0322", f"`{buffer.name}` is spread over the threads", *buffer_label(buffer), help="T.copy it to a shared tile and print that")
+        text = f"`{buffer.name}` is spread over the threads"
+        raise b.error("TL0322", text, *buffer_label(buffer), help="T.copy it to a shared tile and print that")
     variables = tuple(Var("ijklmn"[d] if d < 6 else f"i{d}", INT32, VarKind.LOOP, span=b.span) for d in range(buffer.rank))
     body: Stmt = Print(msg or buffer.name, (*variables, Load(buffer, variables)), buffer.scope is not Scope.LOCAL, b.span)
     for v, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):
@@ -102,5 +104,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(print_)
     + works(evaluate)
     + refused("split the kernel into two launches", "sync_grid", "sync_global")
-    + refused("use T.sync_threads; the barriers of copies and GEMMs are placed by the compiler", "syncthreads_and", "syncthreads_or", "syncthreads_count")
+    + refused("reduce a fragment with T.reduce_all, T.reduce_any or T.reduce_sum", "syncthreads_and", "syncthreads_or", "syncthreads_count")
 )

@@ -1,6 +1,6 @@
 """Tensors, sizes and views: T.Tensor, T.StridedTensor, T.empty, T.const, T.dynamic, T.reshape, T.view.
 
-    T.Tensor((M, 128), "float16")  ->  TensorSpec((M, 128), FLOAT16);  T.view(b, (32, 64), "uint32")  ->  Buffer(view_of=b)
+T.Tensor((M, 128), "float16")  ->  TensorSpec((M, 128), FLOAT16);  T.view(b, (32, 64), "uint32")  ->  Buffer(view_of=b)
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def StridedTensor(b: Builder, shape: Any, strides: Any, dtype: Any = "float32") 
 
 def empty(b: Builder, *shape: Any, dtype: Any = "float32") -> EmptySpec:
     """An output tensor of an eager kernel, allocated by the caller's side; T.empty((M, N), dtype) or T.empty(M, N, dtype=...)."""
-    if len(shape) == 2 and isinstance(shape[0], (tuple, list)):
-        shape, dtype = (shape[0],), shape[1]
-    elif len(shape) > 1 and isinstance(shape[-1], (DType, str)):
-        shape, dtype = shape[:-1], shape[-1]
-    items = shape[0] if len(shape) == 1 else shape
+    items: Any = shape
+    if len(items) > 1 and isinstance(items[-1], (DType, str)):
+        items, dtype = items[:-1], items[-1]
+    if len(items) == 1:
+        items = items[0]
     return EmptySpec(dims(b, items, "a tensor's extent"), dtype_of(b, dtype), b.span)
 
 
