@@ -72,11 +72,20 @@ def cannot_overflow(e: Binary | Unary, facts: Facts = NO_FACTS) -> bool:
     """True when the last operation of an integer add, sub, mul, shl, neg ... stays within the type for the operands' values."""
     if not e.dtype.is_int:
         return False
+    if e.op == "invert":
+        return e.dtype.kind is Kind.INT  # ~x of an unsigned number wraps always, of a signed one never
     raw = _operation(e, facts)
     if raw is not None and within(raw, e.dtype):
         return True
+    if not _is_linear(e):
+        return False
+    # x + y - y: the operands equal their linear forms, so the result is the difference of those.
     operands = (e.a, e.b) if isinstance(e, Binary) else (e.a,)
-    return e.dtype == operands[0].dtype and all(is_exact(a, facts) for a in (*operands, e)) and _is_ring(e)
+    return all(is_exact(a, facts) for a in (*operands, e))
+
+
+def _is_linear(e: Binary | Unary) -> bool:
+    return e.op in ("add", "sub", "neg") or (isinstance(e, Binary) and e.op == "mul" and (isinstance(e.a, Const) or isinstance(e.b, Const)))
 
 
 def _is_ring(e: Binary | Unary) -> bool:
@@ -85,7 +94,21 @@ def _is_ring(e: Binary | Unary) -> bool:
 
 def fits_int32(e: Expr, facts: Facts = NO_FACTS) -> bool:
     """True when the exact value of `e` (computed without wrap-around) is proven to lie in the range of int32."""
-    return within(linear_interval(linear(e, facts), facts), INT32)
+    form = linear(e, facts)
+    lo = hi = form.const
+    for term, c in form.terms.items():
+        a, b = iv.scale(_true_product(term, facts), c)
+        lo, hi = lo + a, hi + b
+    return within((lo, hi), INT32)
+
+
+def _true_product(term: Expr, facts: Facts) -> Interval:
+    """The range of a monomial over the exact integers: its own type may be too narrow for it."""
+    match term:
+        case Binary("mul", a, b):
+            return iv.corners(mul, _true_product(a, facts), _true_product(b, facts))
+        case _:
+            return interval(term, facts)
 
 
 def _interval(e: Expr, facts: Facts) -> Interval | None:

@@ -16,7 +16,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import cannot_overflow, fits_int32, interval, is_integral, within
 from tilec.analysis.simplify import simplify
 from tilec.emit import cmath
-from tilec.emit.cliteral import NARROW, ctype, float_literal, literal
+from tilec.emit.cliteral import NARROW, ctype, float_literal, literal, narrow_literal
 from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT32, FLOAT64, INT32, INT64, TFLOAT32, DType, Kind, int_range
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var, const_int
 
@@ -34,7 +34,8 @@ _INFIX = {
     "shl": ("<<", SHIFT), "shr": (">>", SHIFT),
 }  # fmt: skip
 _COMPARE = {
-    "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY), "lt": ("<", RELATION), "le": ("<=", RELATION), "gt": (">", RELATION), "ge": (">=", RELATION),
+    "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY),
+    "lt": ("<", RELATION), "le": ("<=", RELATION), "gt": (">", RELATION), "ge": (">=", RELATION),
 }  # fmt: skip
 _MAX_POWER = 8
 
@@ -127,7 +128,7 @@ class CWriter:
                 return self._float_operation(e) if e.dtype.is_float else self._int_operation(e)
 
     def _const(self, value: int | float, dtype: DType, typed: bool = True) -> Text:
-        text = literal(value, dtype, self.need, typed)
+        text = narrow_literal(float(value), dtype, self.need) if dtype in NARROW else literal(value, dtype, self.need, typed)
         plain = (text, UNARY if text.startswith("-") else PRIMARY)
         return self._narrow(plain, dtype) if dtype in NARROW else plain
 
@@ -187,7 +188,8 @@ class CWriter:
             return value
         if to == BFLOAT16 and not within(interval(a, self.facts), _INT24):
             kind, wide = ("u64", "unsigned long long") if a.dtype.kind is Kind.UINT else ("i64", "long long")
-            return self._helper("float_odd", _c_cast(wide, self._text(a)), entry=f"float_odd_{kind}")
+            whole = self._text(a) if a.dtype.bits == 64 else _c_cast(wide, self._text(a))
+            return self._helper("float_odd", whole, entry=f"float_odd_{kind}")
         return _c_cast("double" if to == FLOAT64 else "float", self._text(a))
 
     def _reinterpret(self, a: Expr, to: DType) -> Text:
@@ -421,8 +423,8 @@ def _fit_unary(text: Text) -> str:
 def _infix(op: str, a: Text, b: Text) -> Text:
     """Operands of shifts and bit operators are parenthesised unless they are atoms: nobody remembers those precedences."""
     sign, level = _INFIX[op]
-    if op == "add" and b[1] == UNARY and b[0].startswith("-"):
-        sign, b = "-", (b[0][1:], PRIMARY)
+    if level == ADD and b[1] == UNARY and b[0].startswith("-"):
+        sign, b = ("-" if op == "add" else "+"), (b[0][1:], PRIMARY)
     if level in (ADD, MUL):
         return f"{_fit(a, level)} {sign} {_fit(b, level + 1)}", level
     left = a[0] if a[1] >= UNARY or (a[1] == level and level != SHIFT) else f"({a[0]})"

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from math import copysign, isinf, isnan
 
-from tilec.analysis.rounding import round_float
+from tilec.analysis.rounding import round_decimal, round_float
 from tilec.ir.dtypes import (
     BFLOAT16,
     BOOL,
@@ -86,6 +85,18 @@ def float_literal(value: float, dtype: DType, need: Need) -> str:
     return sign + (_shortest_double(abs(value)) if dtype == FLOAT64 else _shortest_float(abs(value)) + "f")
 
 
+def narrow_literal(value: float, dtype: DType, need: Need) -> str:
+    """The shortest float constant that becomes `value` when it is converted to a narrow type: 0.1f for the half 0.09998."""
+    exact = round_float(value, dtype)
+    if isnan(exact) or isinf(exact) or exact == 0.0:
+        return float_literal(exact, dtype, need)
+    for digits in range(1, 10):
+        text = f"{abs(exact):.{digits}g}"
+        if round_float(round_float(float(text), FLOAT32), dtype) == abs(exact):
+            break
+    return ("-" if exact < 0 else "") + _tidy(text) + "f"
+
+
 def _shortest_double(value: float) -> str:
     return _tidy(repr(value))
 
@@ -93,9 +104,10 @@ def _shortest_double(value: float) -> str:
 def _shortest_float(value: float) -> str:
     """The shortest decimal that reads as this float32, whether it is rounded once or by way of double."""
     for digits in range(1, 18):
-        text = f"{value:.{digits}g}"
-        if round_float(Fraction(text), FLOAT32) == value == round_float(float(text), FLOAT32):
-            return _tidy(text)
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        once = round_decimal(int(mantissa.replace(".", "")), int(exponent) - digits + 1, FLOAT32)
+        if once == value == round_float(float(f"{mantissa}e{exponent}"), FLOAT32):
+            return _tidy(f"{value:.{digits}g}")
     return value.hex()
 
 
