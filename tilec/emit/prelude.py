@@ -33,6 +33,16 @@ class Entry:
     text: str
 
 
+def atomic_entry(operation: str, dtype: str) -> str:
+    """The entry that provides `atomic_OPERATION` for elements of this type.
+
+    `operation` is add, max, min, and, or, xor, exch, cas, load or store; `dtype` a TileLang name:
+    atomic_entry("add", "float16") -> "atomic_add_float16", atomic_entry("add", "int32") -> "atomic_add".
+    """
+    special = f"atomic_{operation}_{'uint8' if dtype == 'bool' else dtype}"
+    return special if special in entries() else f"atomic_{operation}"
+
+
 def select(names: Iterable[str]) -> str:
     """The text of the named entries and of all they need, in file order, a blank line between; "" for no name.
 

@@ -1,0 +1,139 @@
+// The emulator's insides: threads as fibers, warps, barriers, memory regions, and the one way to report a fault.
+// A single OS thread runs everything, one block at a time, so plain globals hold the state of the running block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../tilec_language.h"
+
+#include "../cuda_api.h"
+
+namespace tilec {
+
+// ---- settings of a run -------------------------------------------------------------------------------------------
+enum class Asynchrony { lazy, eager, random };
+struct Settings {
+  Asynchrony asynchrony = Asynchrony::lazy;
+  bool apart = true;             // every shared tile in its own allocation, else at the plan's offsets
+  uint64_t seed = 0;
+  int compute_capability = 80;
+  long shared_limit = 166912;    // most dynamic shared memory of a block, bytes
+  int multiprocessors = 4;
+};
+extern Settings settings;
+
+uint64_t random_bits();
+int random_below(int n);
+
+// ---- threads, warps, barriers ------------------------------------------------------------------------------------
+enum class State { ready, in_collective, at_barrier, exited };
+
+// What all lanes of a warp do together; the body runs once, when the last lane has come.
+enum class Collective { none, warp_barrier, ballot, shuffle, ldmatrix, mma };
+
+struct AsyncCopy {
+  void* dst;
+  const void* src;
+  int bytes;
+  bool in_range;
+};
+
+struct Thread {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr;  // lowest usable byte
+  State state = State::ready;
+  int index = 0;  // within the block
+  uint3 position = {};
+  // What it waits for.
+  Collective collective = Collective::none;
+  int kind = 0;
+  unsigned mask = 0;
+  void* argument = nullptr;
+  int barrier = 0;
+  int line = 0;
+  // Its asynchronous copies: the closed groups, oldest first, then the open one.
+  std::vector<std::vector<AsyncCopy>> groups;
+  std::vector<AsyncCopy> open_group;
+};
+
+struct Warp {
+  unsigned live = 0;     // lanes that exist and have not exited
+  unsigned ready = 0;    // lanes that can run
+  unsigned waiting = 0;  // lanes in a collective
+  uint64_t priority = 0;
+};
+
+constexpr int all_threads = -1;
+struct Barrier {
+  int arrived = 0;
+  int expected = all_threads;
+  int line = 0;
+};
+
+extern std::vector<Thread> threads;  // of the running block
+extern std::vector<Warp> warps;
+extern Thread* current;  // null between threads
+extern int live_threads;
+
+// Runs `call(address, arguments)` in every thread of every block of the grid.
+void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments);
+void block_thread();  // gives up the processor until the thread is ready again
+void collective(Collective what, int kind, unsigned mask, void* argument, int line);
+void run_collective(const Thread& representative, Warp& warp, unsigned lanes, int first_thread);
+
+// fibers.cpp
+void create_fiber(Thread& thread, void (*entry)());
+void resume_fiber(Thread& thread);
+void suspend_fiber(Thread& thread);
+
+// instructions.cpp
+void finish_copies(Thread& thread, int pending);
+void finish_some_copies(Thread& thread);
+void finish_all_copies(Thread& thread);
+int count_open_copies(const Thread& thread);
+
+// ---- memory ------------------------------------------------------------------------------------------------------
+struct Region {
+  std::string name;   // the array's or the tile's name
+  std::string shape;  // for the report: "float16[64, 64]"
+  char* begin = nullptr;
+  size_t bytes = 0;
+  char* reserved_begin = nullptr;  // with canaries and inaccessible pages
+  char* reserved_end = nullptr;
+  char* canary_begin = nullptr;  // the accessible part
+  char* canary_end = nullptr;
+  bool shared = false;
+  int offset = 0;  // of a tile, in the plan
+};
+
+constexpr unsigned char poison = 0xff;   // NaN in every floating-point type
+constexpr unsigned char canary = 0xfd;
+
+Region& add_array(const std::string& name, const std::string& shape, size_t bytes, size_t alignment);
+void protect_array(const Region& region);  // read-only from now on
+void start_shared(long bytes);             // before each block
+void check_canaries();                     // after each block
+const Region* find_region(const void* p);  // the array or tile whose memory or surroundings hold p
+std::string describe_access(const void* p, size_t bytes, const Region* region);
+void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line);
+
+// ---- reports -----------------------------------------------------------------------------------------------------
+void start_reports(const char* response_path, int timeout_s);
+// Writes the report, with the running block and thread, and ends the process.
+[[noreturn]] void fail(const char* status, int line, const std::string& message);
+void succeed(const char* status, const std::string& message);
+std::string format(const char* text, ...) __attribute__((format(printf, 1, 2)));
+std::string name_thread(const Thread& thread);
+std::string name_block();
+[[noreturn]] void report_deadlock();
+const char* name_collective(Collective what, int kind);
+
+// ---- registered functions ----------------------------------------------------------------------------------------
+extern const tilec_callable* registered;
+extern int registered_count;
+const tilec_callable* find_callable(const void* address);
+
+}  // namespace tilec

@@ -1,0 +1,176 @@
+// What a generated file sees when it is built for the CPU: the CUDA language and the prelude's wrappers, declarations only.
+//
+// No standard header, so that a file compiles in a fraction of a second; the bodies are in runtime/, built once.
+// Every wrapper has the signature of its device twin in ../prelude; TILEC_SITE adds the caller's line, for the reports.
+#pragma once
+
+#include "tilec_language.h"
+#include "cuda_api.h"
+#include "numeric.h"
+
+// ---- intrinsics that CUDA declares by itself ---------------------------------------------------------------------
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+inline int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+inline float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+inline long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+inline double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+template <typename T>
+inline T __ldg(const T* p) {
+  return *p;
+}
+
+// ---- the language's own synchronisation and exchange ------------------------------------------------------------
+inline void __syncthreads(TILEC_SITE) { tilec_block_barrier(tilec_line); }
+inline void __syncwarp(unsigned mask = 0xffffffffu, TILEC_SITE) { tilec_warp_barrier(mask, tilec_line); }
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+inline void __nanosleep(unsigned) { tilec_yield(); }
+inline void __trap(TILEC_SITE) { tilec_trap("the kernel called __trap()", tilec_line); }
+inline unsigned __ballot_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v != 0, mask, tilec_line); }
+inline int __any_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v != 0, mask, tilec_line) != 0; }
+inline int __all_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v == 0, mask, tilec_line) == 0; }
+template <typename T>
+inline T __shfl_sync(unsigned mask, T v, int source, int width = 32, TILEC_SITE) {
+  tilec_shuffle(tilec_shuffle_idx, &v, sizeof(T), source, mask, width, tilec_line);
+  return v;
+}
+template <typename T>
+inline T __shfl_xor_sync(unsigned mask, T v, int lane_mask, int width = 32, TILEC_SITE) {
+  tilec_shuffle(tilec_shuffle_xor, &v, sizeof(T), lane_mask, mask, width, tilec_line);
+  return v;
+}
+template <typename T>
+inline T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32, TILEC_SITE) {
+  tilec_shuffle(tilec_shuffle_down, &v, sizeof(T), static_cast<int>(delta), mask, width, tilec_line);
+  return v;
+}
+template <typename T>
+inline T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, TILEC_SITE) {
+  tilec_shuffle(tilec_shuffle_up, &v, sizeof(T), static_cast<int>(delta), mask, width, tilec_line);
+  return v;
+}
+
+// ---- twins of ../prelude/memory.cuh -----------------------------------------------------------------------------
+template <typename T, int elements>
+__device__ __forceinline__ T* shared_tile(int offset, TILEC_SITE) {
+  return static_cast<T*>(tilec_shared_tile("", offset, sizeof(T) * elements, tilec_line));
+}
+// The build spells `X = shared_tile<...>(...)` this way, so that reports can say X.
+template <typename T, int elements>
+__device__ __forceinline__ T* tilec_named_tile(const char* name, int offset, TILEC_SITE) {
+  return static_cast<T*>(tilec_shared_tile(name, offset, sizeof(T) * elements, tilec_line));
+}
+__device__ __forceinline__ unsigned shared_address(const void* p) { return tilec_shared_address(p); }
+template <typename T, int n>
+struct alignas(sizeof(T) * n) vec {
+  T v[n];
+};
+template <int n, typename T>
+__device__ __forceinline__ vec<T, n> load_vec(const T* p, TILEC_SITE) {
+  tilec_check_access(p, sizeof(T) * n, false, tilec_line);
+  vec<T, n> value;
+  memcpy(&value, p, sizeof(T) * n);
+  return value;
+}
+template <int n, typename T>
+__device__ __forceinline__ void store_vec(T* p, const vec<T, n>& value, TILEC_SITE) {
+  tilec_check_access(p, sizeof(T) * n, true, tilec_line);
+  memcpy(p, &value, sizeof(T) * n);
+}
+
+// ---- twins of ../prelude/async.cuh ------------------------------------------------------------------------------
+__device__ __forceinline__ void cp_async_16(void* dst, const void* src, TILEC_SITE) { tilec_cp_async(dst, src, 16, true, tilec_line); }
+__device__ __forceinline__ void cp_async_8(void* dst, const void* src, TILEC_SITE) { tilec_cp_async(dst, src, 8, true, tilec_line); }
+__device__ __forceinline__ void cp_async_4(void* dst, const void* src, TILEC_SITE) { tilec_cp_async(dst, src, 4, true, tilec_line); }
+__device__ __forceinline__ void cp_async_16_zfill(void* dst, const void* src, bool in_range, TILEC_SITE) {
+  tilec_cp_async(dst, src, 16, in_range, tilec_line);
+}
+__device__ __forceinline__ void cp_async_8_zfill(void* dst, const void* src, bool in_range, TILEC_SITE) {
+  tilec_cp_async(dst, src, 8, in_range, tilec_line);
+}
+__device__ __forceinline__ void cp_async_4_zfill(void* dst, const void* src, bool in_range, TILEC_SITE) {
+  tilec_cp_async(dst, src, 4, in_range, tilec_line);
+}
+__device__ __forceinline__ void cp_async_commit() { tilec_cp_async_commit(); }
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+  tilec_cp_async_wait(pending);
+}
+
+// ---- twins of ../prelude/ldmatrix.cuh ---------------------------------------------------------------------------
+__device__ __forceinline__ void ldmatrix_x4(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 4, false, tilec_line); }
+__device__ __forceinline__ void ldmatrix_x2(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 2, false, tilec_line); }
+__device__ __forceinline__ void ldmatrix_x1(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 1, false, tilec_line); }
+__device__ __forceinline__ void ldmatrix_x4_trans(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 4, true, tilec_line); }
+__device__ __forceinline__ void ldmatrix_x2_trans(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 2, true, tilec_line); }
+__device__ __forceinline__ void ldmatrix_x1_trans(unsigned* r, const void* p, TILEC_SITE) { tilec_ldmatrix(r, p, 1, true, tilec_line); }
+
+// ---- twins of ../prelude/mma.cuh --------------------------------------------------------------------------------
+__device__ __forceinline__ void mma_m16n8k16_f16_f32(float* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_f16_f32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k16_bf16_f32(float* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_bf16_f32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_f16_f16, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k8_tf32_f32(float* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_tf32_f32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k32_s8_s32(int* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_s8_s32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k32_u8_s32(int* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_u8_s32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k32_e4m3_f32(float* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_e4m3_f32, d, a, b, tilec_line);
+}
+__device__ __forceinline__ void mma_m16n8k32_e5m2_f32(float* d, const unsigned* a, const unsigned* b, TILEC_SITE) {
+  tilec_mma(tilec_mma_e5m2_f32, d, a, b, tilec_line);
+}
+
+// ---- twins of ../prelude/warp.cuh -------------------------------------------------------------------------------
+template <typename T>
+__device__ __forceinline__ T shfl_xor(T v, int lane_mask, TILEC_SITE) {
+  return __shfl_xor_sync(0xffffffffu, v, lane_mask, 32, tilec_line);
+}
+template <typename T>
+__device__ __forceinline__ T shfl_down(T v, int delta, TILEC_SITE) {
+  return __shfl_down_sync(0xffffffffu, v, static_cast<unsigned>(delta), 32, tilec_line);
+}
+template <typename T>
+__device__ __forceinline__ T shfl_up(T v, int delta, TILEC_SITE) {
+  return __shfl_up_sync(0xffffffffu, v, static_cast<unsigned>(delta), 32, tilec_line);
+}
+template <typename T>
+__device__ __forceinline__ T shfl_idx(T v, int source, TILEC_SITE) {
+  return __shfl_sync(0xffffffffu, v, source, 32, tilec_line);
+}
+__device__ __forceinline__ bool any_sync(bool v, TILEC_SITE) { return __any_sync(0xffffffffu, v, tilec_line) != 0; }
+__device__ __forceinline__ bool all_sync(bool v, TILEC_SITE) { return __all_sync(0xffffffffu, v, tilec_line) != 0; }
+
+// ---- twins of ../prelude/sync.cuh -------------------------------------------------------------------------------
+__device__ __forceinline__ void block_sync(TILEC_SITE) { tilec_block_barrier(tilec_line); }
+__device__ __forceinline__ void warp_sync(TILEC_SITE) { tilec_warp_barrier(0xffffffffu, tilec_line); }
+template <int id>
+__device__ __forceinline__ void barrier_sync(int count, TILEC_SITE) {
+  tilec_named_barrier(id, count, true, tilec_line);
+}
+template <int id>
+__device__ __forceinline__ void barrier_arrive(int count, TILEC_SITE) {
+  tilec_named_barrier(id, count, false, tilec_line);
+}
+
+#include "atomic.h"
+// Entries that are built from the wrappers alone need no twin: the prelude's own text serves.
+#if __has_include("../prelude/reduce.cuh")
+#include "../prelude/reduce.cuh"
+#endif

@@ -1,0 +1,169 @@
+"""The arguments of a launcher, from its manifest and the caller's values: in the order of its C signature.
+
+    bind(kernel, {"A": np.zeros((4, 8), np.float16), "n": 3}) -> [Array("A", ...), Scalar("n", b"\\x03\\0\\0\\0")]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilec.emit.hosteval import evaluate
+from tilec.ir import dtypes
+from tilec.ir.dtypes import DType, Kind
+
+Value: TypeAlias = "npt.NDArray[Any] | int | float"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A tensor argument: the caller's array and, for tensors that are not dense, the strides in elements."""
+
+    name: str
+    role: str  # in, out, inout
+    shown: str  # for reports: float16[64, 64]
+    array: npt.NDArray[Any] = field(repr=False)
+    strides: tuple[int, ...] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the tensor's first element to the end of its last."""
+        shape, item = self.array.shape, self.array.dtype.itemsize
+        if self.strides is None or self.array.size == 0:
+            return self.array.nbytes
+        return (sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True)) + 1) * item
+
+    def contents(self) -> bytes:
+        """The tensor as it lies in device memory; gaps between rows hold 0xff."""
+        if self.strides is None:
+            return np.ascontiguousarray(self.array).tobytes()
+        raw = np.full(self.nbytes, 0xFF, np.uint8)
+        self._view(raw)[...] = _bits(self.array)
+        return raw.tobytes()
+
+    def update(self, contents: bytes) -> None:
+        """Writes what lies in device memory back into the caller's array."""
+        raw = np.frombuffer(contents, np.uint8)
+        self.array[...] = self._view(raw).view(self.array.dtype)
+
+    def _view(self, raw: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        item = self.array.dtype.itemsize
+        flat = raw.view(np.dtype(f"u{item}"))
+        if self.strides is None:
+            return flat.reshape(self.array.shape)
+        return np.lib.stride_tricks.as_strided(flat, self.array.shape, [s * item for s in self.strides])
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An argument by value: its bytes."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The scratch memory that the launcher asks for."""
+
+    nbytes: int
+
+
+Argument: TypeAlias = Array | Scalar | Workspace
+
+
+def bind(kernel: Mapping[str, Any], values: Mapping[str, Value]) -> list[Argument]:
+    """The arguments of the kernel's launcher, the stream left out. ValueError for a value that is missing or does not fit."""
+    extents = [_extent(e) for e in kernel.get("extents", ())]
+    params = kernel["params"]
+    unknown = set(values) - {p["name"] for p in params} - {name for name, _ in extents}
+    if unknown:
+        raise ValueError(f"{kernel['symbol']} has no parameter {', '.join(sorted(unknown))}")
+    env = _environment(params, values)
+    arguments: list[Argument] = []
+    for param in params:
+        name, dtype = param["name"], _dtype(param["dtype"])
+        if param["role"] == "scalar":
+            arguments.append(Scalar(name, _scalar_bytes(name, dtype, _need(values, name))))
+        else:
+            arguments.append(_array(param, dtype, values, env))
+    for name, dtype in extents:
+        if name not in env:
+            raise ValueError(f"the extent {name} has no value and no array's shape gives it")
+        arguments.append(Scalar(name, _scalar_bytes(name, dtype, env[name])))
+    if str(kernel.get("workspace", "0")) != "0":
+        arguments.append(Workspace(evaluate(str(kernel["workspace"]), env)))
+    return arguments
+
+
+def _environment(params: list[Mapping[str, Any]], values: Mapping[str, Value]) -> dict[str, int]:
+    """Integer scalars and extents by name: those given, and those that are a dimension or a stride of a given array."""
+    env = {name: int(value) for name, value in values.items() if isinstance(value, int | np.integer)}
+    for param in params:
+        array = values.get(param["name"])
+        if param["role"] == "scalar" or not isinstance(array, np.ndarray):
+            continue
+        for text, extent in zip(param["shape"], array.shape, strict=False):
+            if str(text).isidentifier():
+                env.setdefault(str(text), extent)
+        for text, step in zip(param.get("strides", ()), array.strides, strict=False):
+            if str(text).isidentifier():
+                env.setdefault(str(text), step // array.dtype.itemsize)
+    return env
+
+
+def _array(param: Mapping[str, Any], dtype: DType, values: Mapping[str, Value], env: Mapping[str, int]) -> Array:
+    name = param["name"]
+    array = _need(values, name)
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name} is a tensor: give an array, not {array!r}")
+    if array.dtype.itemsize != dtype.bytes:
+        raise ValueError(f"{name} is {dtype}, {dtype.bytes} bytes an element, but the array is {array.dtype}")
+    shape = tuple(evaluate(str(text), env) for text in param["shape"])
+    if array.shape != shape:
+        raise ValueError(f"{name} has the shape {shape}, but the array {array.shape}")
+    strides = tuple(evaluate(str(text), env) for text in param["strides"]) if "strides" in param else None
+    return Array(name, param["role"], f"{dtype}[{', '.join(map(str, shape))}]", array, strides)
+
+
+def _scalar_bytes(name: str, dtype: DType, value: Value) -> bytes:
+    if isinstance(value, np.ndarray):
+        raise ValueError(f"{name} is a scalar: give a number, not an array")
+    if dtype.kind is Kind.FLOAT:
+        return _float_bytes(dtype, float(value))
+    low, high = dtypes.int_range(dtype)
+    if int(value) != value or not low <= value <= high:
+        raise ValueError(f"{name} = {value} is no {dtype}")
+    return int(value).to_bytes(dtype.bytes, "little", signed=dtype.kind is Kind.INT)
+
+
+def _float_bytes(dtype: DType, value: float) -> bytes:
+    native = {"float16": np.float16, "float32": np.float32, "tfloat32": np.float32, "float64": np.float64}
+    if dtype.name in native:
+        return bytes(np.array(value, native[dtype.name]).tobytes())
+    import ml_dtypes  # only for the narrow formats, which NumPy itself does not have
+
+    return bytes(np.array(value, np.dtype(getattr(ml_dtypes, dtype.name))).tobytes())
+
+
+def _extent(entry: Any) -> tuple[str, DType]:
+    return (entry, dtypes.INT32) if isinstance(entry, str) else (entry["name"], _dtype(entry.get("dtype", "int32")))
+
+
+def _dtype(name: str) -> DType:
+    found = dtypes.lookup(name)
+    if found is None:
+        raise ValueError(f"the manifest names an unknown type {name!r}")
+    return found
+
+
+def _need(values: Mapping[str, Value], name: str) -> Value:
+    if name not in values:
+        raise ValueError(f"no value for the parameter {name}")
+    return values[name]
+
+
+def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}"))

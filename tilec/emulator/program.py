@@ -1,0 +1,163 @@
+"""A generated file, built for the CPU: runs its launchers on NumPy arrays and says how the run ended.
+
+    program = build(cu_text)
+    program.run("scale_launch", {"A": a, "factor": 2.0, "B": b}).status -> "ok"
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tilec.emit import manifest as manifests
+from tilec.emulator import source, toolchain
+from tilec.emulator.arguments import Argument, Array, Scalar, Value, Workspace, bind
+
+SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 120: 101376}
+"""Most dynamic shared memory of a block by compute capability, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How to run: `asynchrony` says when asynchronous copies land, `shared` where shared tiles lie, `seed` in which order
+    threads run. `alignment` is that of the arrays, whose ends lie flush with inaccessible memory.
+
+    lazy: at the last moment a wait allows; eager: at once; random: some time between.
+    apart: each tile fenced on its own, so that overruns are named; real: at the plan's offsets, so that reuse faults show.
+    """
+
+    asynchrony: Literal["lazy", "eager", "random"] = "lazy"
+    shared: Literal["apart", "real"] = "apart"
+    seed: int = 0
+    alignment: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `status` is "ok", "deadlock", "overrun", "fault", "timeout" or "launch error N" (a cudaError_t);
+    `message` says what happened where, `line` is the line of the .cu or 0, `output` is what the kernel printed."""
+
+    status: str
+    message: str = ""
+    line: int = 0
+    output: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the launcher returned success and nothing wrong was seen."""
+        return self.status == "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A built file: its manifest and its library. `run` may be called often, also from several processes at once."""
+
+    manifest: Mapping[str, Any]
+    text: str = field(repr=False)
+    library: Path
+    runtime: toolchain.Runtime = field(repr=False)
+
+    def run(self, launcher: str, values: Mapping[str, Value], mode: Mode = Mode(), timeout_s: int = 60) -> Outcome:
+        """Calls `launcher` (or the launcher of the kernel of that name) in a process of its own, and waits.
+
+        `values` has an array for each tensor, a number for each scalar, and run-time extents where the arrays' shapes do
+        not give them. Arrays that are not inputs are updated in place if the launcher returned.
+        KeyError for an unknown launcher; ValueError for values that do not fit the manifest.
+        """
+        table = source.launchers(self.manifest)
+        name = launcher if launcher in table else f"{launcher}_launch"
+        if name not in table:
+            raise KeyError(f"no launcher {launcher!r}: the file has {', '.join(table)}")
+        arguments = bind(table[name], values)
+        with tempfile.TemporaryDirectory(prefix="tilec-run-") as scratch:
+            return self._run(Path(scratch), name, arguments, mode, timeout_s)
+
+    def _run(self, scratch: Path, launcher: str, arguments: list[Argument], mode: Mode, timeout_s: int) -> Outcome:
+        request, data, response = scratch / "request", scratch / "data", scratch / "response"
+        request.write_text(self._request(launcher, arguments, mode, timeout_s), encoding="utf-8")
+        arrays = [a for a in arguments if isinstance(a, Array)]
+        with data.open("wb") as file:
+            for array in arrays:
+                file.write(array.contents())
+        command = [str(self.runtime.runner), str(request), str(data), str(response)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=timeout_s + 10, check=False)
+        except subprocess.TimeoutExpired:
+            return Outcome("timeout", f"the run did not end within {timeout_s} s")
+        output = done.stdout.decode(errors="replace")
+        if not response.is_file():
+            detail = done.stderr.decode(errors="replace").strip()
+            return Outcome("fault", f"the emulator ended with code {done.returncode} and no report. {detail}".strip(), 0, output)
+        outcome = self._read(response.read_text(encoding="utf-8", errors="replace"), output)
+        if outcome.ok or outcome.status.startswith("launch error"):
+            _fetch(arrays, data)
+        return outcome
+
+    def _request(self, launcher: str, arguments: list[Argument], mode: Mode, timeout_s: int) -> str:
+        capability = _capability(source.launchers(self.manifest)[launcher])
+        lines = [
+            f"library {self.library}",
+            f"launcher {launcher}",
+            f"seed {mode.seed % 2**64}",
+            f"asynchrony {mode.asynchrony}",
+            f"shared {mode.shared}",
+            f"alignment {mode.alignment}",
+            f"timeout {max(1, int(timeout_s))}",
+            f"capability {capability}",
+            f"shared_limit {SHARED_LIMITS.get(capability, 101376)}",
+        ]
+        for argument in arguments:
+            match argument:
+                case Array():
+                    lines.append(f"pointer {argument.name} {argument.role} {argument.nbytes} {argument.shown}")
+                case Scalar():
+                    lines.append(f"scalar {argument.data.hex()}")
+                case Workspace():
+                    lines.append(f"workspace {argument.nbytes}")
+        return "\n".join([*lines, "stream", ""])
+
+    def _read(self, response: str, output: str) -> Outcome:
+        status, instruction, line, message = response.split("\n", 3)
+        number = int(line)
+        if int(instruction) != 0:
+            number = toolchain.line_of(self.runtime, self.text, int(instruction))
+        lines = self.text.splitlines()
+        if 0 < number <= len(lines):
+            message += f"\n  line {number}: {lines[number - 1].strip()}"
+        return Outcome(status, message, number, output)
+
+
+def build(cu_text: str) -> Program:
+    """Compiles a generated file for the CPU, or takes it from the cache.
+
+    ToolMissing without a C++ compiler; BuildError if the compiler refuses the file; ValueError if it has no manifest or no
+    prelude markers.
+    """
+    manifest = manifests.parse(cu_text)
+    text = source.prepare(cu_text, manifest)
+    base, library = toolchain.build_program(text)
+    return Program(manifest, text, library, base)
+
+
+def _fetch(arrays: list[Array], data: Path) -> None:
+    with data.open("rb") as file:
+        for array in arrays:
+            contents = file.read(array.nbytes)
+            if array.role != "in":
+                array.update(contents)
+
+
+def _capability(kernel: Mapping[str, Any]) -> int:
+    """The newest architecture that the kernel's variants name, as 10 * major + minor."""
+    names = [str(v.get("arch", "sm_80")) for launch in kernel["launches"] for v in launch["variants"]]
+    numbers = ["".join(c for c in name if c.isdigit()) for name in names]
+    return max((int(n) for n in numbers if n), default=80)
+
+
+assert sys.byteorder == "little", "the emulator's data files are little-endian, as CUDA is"
+assert np.dtype(np.uintp).itemsize == 8, "the emulator needs 64-bit pointers"

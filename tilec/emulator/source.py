@@ -1,0 +1,56 @@
+"""Prepares the text of a generated file for the CPU build, line for line, so that reports can name its lines.
+
+- The prelude, between its two marker lines, gives way to blank lines: the emulator's header declares the same functions.
+- ``X = shared_tile<T, n>(at)`` becomes ``X = tilec_named_tile<T, n>("X", at)``, so that an overrun can be reported by name.
+- A table of the file's kernels and host functions is appended, through which the runtime calls them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PRELUDE_BEGIN = "// ---- prelude"
+PRELUDE_END = "// ---- end of prelude"
+
+_TILE = re.compile(r"(\w+)(\s*=\s*)shared_tile<(.*?)>\(")
+
+
+def prepare(cu_text: str, manifest: Mapping[str, Any]) -> str:
+    """The C++ text to compile; ValueError if the prelude's marker lines are missing."""
+    lines = cu_text.splitlines()
+    begin, end = _find(lines, PRELUDE_BEGIN), _find(lines, PRELUDE_END)
+    lines[begin : end + 1] = [""] * (end + 1 - begin)
+    body = [_TILE.sub(r'\1\2tilec_named_tile<\3>("\1", ', line) for line in lines]
+    return "\n".join([*body, *_table(kernel_symbols(manifest), launchers(manifest)), ""])
+
+
+def kernel_symbols(manifest: Mapping[str, Any]) -> list[str]:
+    """The `__global__` functions of the file, each once, in the manifest's order."""
+    found = [v["symbol"] for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
+    return list(dict.fromkeys(found))
+
+
+def launchers(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The manifest's kernels by the name of the host function that launches them."""
+    return {k.get("launcher", f"{k['symbol']}_launch"): k for k in manifest["kernels"]}
+
+
+def _find(lines: list[str], marker: str) -> int:
+    for number, line in enumerate(lines):
+        if line.startswith(marker):
+            return number
+    raise ValueError(f"the file has no line that starts with `{marker}`")
+
+
+def _table(kernels: Iterable[str], host: Iterable[str]) -> list[str]:
+    entries = [f'    tilec_describe("{name}", {name}, true),' for name in kernels]
+    entries += [f'    tilec_describe("{name}", {name}, false),' for name in host]
+    return [
+        'extern "C" __attribute__((visibility("default"))) const tilec_callable* tilec_registered(int* count) {',
+        "  static const tilec_callable table[] = {",
+        *entries,
+        "  };",
+        f"  *count = {len(entries)};",
+        "  return table;",
+        "}",
+    ]

@@ -1,0 +1,163 @@
+"""The C++ compiler behind the emulator, and the cache of what it has built.
+
+The runtime (fibers, scheduler, instructions, the stand-in for CUDA) is one program, built once for each version of its
+sources and of the compiler; a generated file becomes a small library that this program loads. Both lie in the cache folder,
+under names that are hashes of everything that went into them, and appear there by an atomic rename.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilec import templates_dir
+
+CHECKS = "bounds,alignment,null,shift,signed-integer-overflow,integer-divide-by-zero"
+"""What -fsanitize watches in a generated file; the runtime has the handlers, so no sanitizer library is needed."""
+
+RUNTIME_FLAGS = ("-std=c++20", "-O2", "-fno-strict-aliasing", "-fno-exceptions", "-U_FORTIFY_SOURCE", "-rdynamic", "-fno-stack-protector")
+PROGRAM_FLAGS = (
+    "-std=c++20", "-O1", "-fPIC", "-shared", "-nostdlib", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fno-threadsafe-statics",
+    "-ffp-contract=off", "-fno-math-errno", "-fno-stack-protector", "-fvisibility=hidden", "-Wno-attributes", "-Wno-unknown-pragmas",
+    f"-fsanitize={CHECKS}", f"-fno-sanitize-recover={CHECKS}",
+)  # fmt: skip
+OPTIONAL_FLAGS = ("-ftrivial-auto-var-init=pattern", "-fcf-protection=none")
+"""Used where the compiler knows them: variables that are read before they are written hold a pattern, and no shadow stacks."""
+
+KEPT_PROGRAMS = 2000
+"""Built programs that stay in the cache; the oldest go first."""
+
+
+class ToolMissing(Exception):
+    """This machine has no C++ compiler for the CPU run."""
+
+
+class BuildError(Exception):
+    """The C++ compiler refused a file; the text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The built runtime: its program, the compiler, the flags for generated files, and the hash of all of that."""
+
+    runner: Path
+    compiler: str
+    flags: tuple[str, ...]
+    key: str
+
+
+def find_compiler() -> str:
+    """The path of $TILEC_CXX, g++ or clang++, the first that is there; ToolMissing if none is."""
+    for name in (os.environ.get("TILEC_CXX", ""), "g++", "clang++"):
+        path = shutil.which(name) if name else None
+        if path is not None:
+            return path
+    raise ToolMissing("the CPU run needs a C++20 compiler: install g++ 11 or newer, or set TILEC_CXX to one")
+
+
+def cache_dir() -> Path:
+    """$TILEC_CACHE_DIR, else tilec's folder in the user's cache folder."""
+    own = os.environ.get("TILEC_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(own) if own else Path(base) / "tilec"
+
+
+def runtime() -> Runtime:
+    """The runtime for the present sources and compiler, built if the cache has none. ToolMissing, BuildError."""
+    compiler = find_compiler()
+    folder = templates_dir.path() / "emulator"
+    key = _hash_sources(folder, compiler)
+    home = cache_dir() / "emulator" / key
+    if not (home / "flags.json").is_file():
+        _build_runtime(home, folder, compiler)
+    flags = tuple(json.loads((home / "flags.json").read_text(encoding="utf-8")))
+    return Runtime(home / "runner", compiler, (*PROGRAM_FLAGS, *flags, f"-I{folder}"), key)
+
+
+def build_program(cu_text: str) -> tuple[Runtime, Path]:
+    """The library of a generated file that source.py has prepared, from the cache or built now. ToolMissing, BuildError."""
+    base = runtime()
+    digest = hashlib.sha256("\0".join((base.key, *base.flags, cu_text)).encode()).hexdigest()[:32]
+    library = cache_dir() / "programs" / f"{digest}.so"
+    if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+            compile_program(base, cu_text, Path(scratch) / "program.so")
+            os.replace(Path(scratch) / "program.so", library)
+        _prune(library.parent)
+    return base, library
+
+
+def compile_program(base: Runtime, cu_text: str, output: Path, *extra: str) -> None:
+    """Compiles the text of a file to `output`. BuildError."""
+    source = output.with_suffix(".cpp")
+    source.write_text(cu_text, encoding="utf-8")
+    _run(base.compiler, *base.flags, *extra, "-include", "tilec_emulator.h", "-o", str(output), str(source), "-lgcc")
+
+
+def line_of(base: Runtime, cu_text: str, instruction: int) -> int:
+    """The line of the file that the instruction at this offset of its library comes from; 0 if that cannot be told."""
+    tool = shutil.which("addr2line")
+    if tool is None:
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        library = Path(scratch) / "program.so"
+        compile_program(base, cu_text, library, "-g1")
+        said = subprocess.run([tool, "-i", "-e", str(library), hex(instruction)], capture_output=True, text=True, check=False).stdout
+        inside = [entry.rpartition(":")[2].split(" ")[0] for entry in said.splitlines() if "program.cpp:" in entry]
+    return int(inside[0]) if inside and inside[0].isdigit() else 0
+
+
+def _build_runtime(home: Path, folder: Path, compiler: str) -> None:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
+        work = Path(scratch) / "runtime"
+        work.mkdir()
+        probe = work / "probe.cpp"
+        probe.write_text("int probe;\n", encoding="utf-8")
+        flags = [flag for flag in OPTIONAL_FLAGS if _accepts(compiler, flag, probe)]
+        sources = sorted(str(p) for p in (folder / "runtime").glob("*.cpp"))
+        own = [flag for flag in flags if flag.startswith("-fcf")]
+        _run(compiler, *RUNTIME_FLAGS, *own, "-o", str(work / "runner"), *sources, "-Wl,--no-as-needed", "-ldl", "-lm")
+        probe.unlink()
+        (work / "flags.json").write_text(json.dumps(flags), encoding="utf-8")
+        try:
+            os.rename(work, home)
+        except OSError:  # another process was faster; what it built is the same
+            if not (home / "flags.json").is_file():
+                raise
+
+
+def _accepts(compiler: str, flag: str, probe: Path) -> bool:
+    command = [compiler, "-Werror", flag, "-c", "-o", str(probe.with_suffix(".o")), str(probe)]
+    accepted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    probe.with_suffix(".o").unlink(missing_ok=True)
+    return accepted
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip() or f"{command[0]} ended with {done.returncode}")
+
+
+def _hash_sources(folder: Path, compiler: str) -> str:
+    state = os.stat(os.path.realpath(compiler))
+    digest = hashlib.sha256(f"{compiler}\0{state.st_size}\0{state.st_mtime_ns}\0{RUNTIME_FLAGS}".encode())
+    shared = folder.parent / "prelude" / "reduce.cuh"
+    for file in (*sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cpp")), *([shared] if shared.is_file() else [])):
+        digest.update(f"\0{file.relative_to(folder.parent)}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _prune(folder: Path) -> None:
+    files = list(folder.glob("*.so"))
+    if len(files) > KEPT_PROGRAMS:
+        files.sort(key=lambda p: p.stat().st_mtime)
+        for file in files[: len(files) - KEPT_PROGRAMS * 3 // 4]:
+            file.unlink(missing_ok=True)
