@@ -70,8 +70,8 @@ def _kernel(plan: Plan) -> Json:
         "checks": [{"holds": text(c.holds), "message": c.message} for c in plan.checks],
         "launches": [_launch(plan, g, names + (["workspace"] if plan.workspace is not None else [])) for g in plan.launches],
     }
-    if kernel.name and kernel.name != plan.symbol:
-        out["name"] = kernel.name
+    if kernel.symbol != plan.symbol:
+        out["name"] = kernel.symbol  # as the author wrote it
     return out
 
 

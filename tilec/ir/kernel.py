@@ -50,7 +50,6 @@ class Kernel:
     flags: tuple[str, ...] = ()  # e.g. "fast_math", "no_auto_sync"
     configs: tuple[tuple[tuple[str, str], ...], ...] = ()
     implicit: bool = False
-    name: str = ""  # as the author wrote it, when `symbol` had to be spelled otherwise
     span: Span = NOWHERE
 
 

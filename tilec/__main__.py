@@ -1,0 +1,40 @@
+"""`python -m tilec` and the `tilec` command: the way in, and the last line of defence against a bare traceback.
+
+    python -m tilec compile gemm.py -o gemm.cu
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+OK, FAULT_IN_INPUT, USAGE, MISSING, INTERNAL = 0, 1, 2, 3, 70
+"""Exit codes."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the result is its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args in (["--version"], ["-V"]):
+        from tilec import __version__
+
+        print(f"tilec {__version__}")
+        return OK
+    try:
+        from tilec import cli
+
+        return cli.run(args)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has gone; nothing is left to tell
+        return FAULT_IN_INPUT
+    except KeyboardInterrupt:
+        return 130
+    except Exception as fault:
+        from tilec.fault import report
+
+        print(report(fault, args), file=sys.stderr)
+        return INTERNAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""The command line: parses options, calls the driver or the runtime, prints, and chooses the exit code. The only user of click.
+
+    tilec compile gemm.py -D M=4096 -o gemm.cu;  tilec run gemm.py -D M=128;  tilec explain TL0312
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tilec import __version__
+from tilec.diagnostics import CompileError, Diagnostic, Severity
+from tilec.options import OptionError
+
+if TYPE_CHECKING:
+    from tilec.driver import Compiled, Options
+    from tilec.runtime.request import RunRequest
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs the command line; the result is the exit code. Faults of tilec itself are raised."""
+    try:
+        result = main.main(list(args), prog_name="tilec", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as fault:
+        fault.show()
+        return fault.exit_code
+    except OptionError as fault:
+        click.echo(f"Error: {fault}", err=True)
+        return 2
+    return result if isinstance(result, int) else 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "-V", "--version", message="tilec %(version)s")
+def main() -> None:
+    """Turns tile kernels written in Python into plain, readable CUDA. The Python is read, never run."""
+
+
+# ---- options that several commands share
+
+
+_SOURCE_OPTIONS = (
+    click.argument("file", type=click.Path(allow_dash=True)),
+    click.option("-k", "--kernel", "kernels", multiple=True, metavar="NAME",
+                 help="Take this kernel: NAME or FACTORY:KERNEL; may be repeated."),
+    click.option("-D", "defines", multiple=True, metavar="NAME=VALUE",
+                 help="Give a compile-time parameter a value, a Python literal or a bare word; -D @file.json gives many."),
+    click.option("--arg", "args", multiple=True, metavar="A=float16[4096,K]",
+                 help="Bind the names in A's annotation as a call with such an array would."),
+    click.option("-I", "include", multiple=True, metavar="DIR", help="Look for modules that the file imports here too."),
+    click.option("--arch", default="sm_80", show_default=True, metavar="ARCH[,ARCH]", help="GPU architecture to write for."),
+    click.option("-O", "opt_level", type=click.IntRange(1, 3), default=2, show_default=True,
+                 help="1 takes every number of the source literally, 3 may join blocks."),
+    click.option("--fp32-gemm", type=click.Choice(["tf32", "ieee"]), default="tf32", show_default=True,
+                 help="How T.gemm multiplies float32."),
+    click.option("--name", default="", metavar="SYMBOL", help="Symbol of the kernel in the CUDA file."),
+    click.option("-Werror", "werror", is_flag=True, help="Treat warnings as errors."),
+    click.option("-v", "--verbose", is_flag=True, help="Tell remarks and the time of each pass."),
+    click.option("-q", "--quiet", is_flag=True, help="Tell errors and warnings only."),
+    click.option("--error-format", type=click.Choice(["text", "json"]), default="text", show_default=True),
+)  # fmt: skip
+
+
+def _source_options(command: F) -> F:
+    """The file and everything that decides how it is read and planned."""
+    for option in reversed(_SOURCE_OPTIONS):
+        command = option(command)
+    return command
+
+
+class _Session:
+    """The shared options of one command: reads the file, compiles it, tells what there is to tell."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.file: str = given["file"]
+        self.werror: bool = given["werror"]
+        self.verbose: bool = given["verbose"]
+        self.quiet: bool = given["quiet"]
+        self.error_format: str = given["error_format"]
+        self.option_files: list[str] = []
+        self.text = b""
+        self._given = given
+
+    def options(self, line_directives: bool = False) -> Options:
+        """The compiler's options. Raises OptionError; a file that cannot be read is a click error with exit code 1."""
+        from tilec import options as parse
+        from tilec.driver import Options
+
+        given = self._given
+        project, project_file = parse.from_project(self.file)
+        defines, files = parse.defines(given["defines"])
+        self.option_files = [*files, *([project_file] if project_file else [])]
+        args = {name: (dtype, shape) for name, dtype, shape in map(parse.argument, given["args"])}
+        self.text = self._read()
+        return Options(
+            path=self.file, text=self.text, target=parse.architecture(given["arch"]), include=given["include"], defines=project | defines,
+            args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], name=given["name"],
+            line_directives=line_directives,
+        )  # fmt: skip
+
+    def _read(self) -> bytes:
+        if self.file == "-":
+            return sys.stdin.buffer.read()
+        try:
+            return Path(self.file).read_bytes()
+        except OSError as fault:
+            raise click.ClickException(f"cannot read {self.file}: {fault.strerror}") from None
+
+    def compile(self, options: Options) -> Compiled:
+        """Compiles and tells notes and warnings. Ends the command with code 1 if the input is at fault."""
+        from tilec.driver import as_errors, compile_source
+
+        try:
+            compiled = compile_source(options)
+            shown = [d for d in compiled.diagnostics if not (self.werror and d.severity is Severity.WARNING)]
+            self.tell(shown)
+            if self.werror and (fault := as_errors(compiled.diagnostics)):
+                raise fault
+        except CompileError as fault:
+            self.tell(fault.diagnostics)
+            raise click.exceptions.Exit(1) from None
+        if self.verbose:
+            click.echo("  ".join(f"{stage} {1000 * s:.0f} ms" for stage, s in compiled.seconds.items()), err=True)
+        return compiled
+
+    def tell(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Writes diagnostics to standard error in the chosen format."""
+        from tilec.diagnostics import render
+
+        for d in diagnostics:
+            if (d.severity is Severity.REMARK and not self.verbose) or (d.severity is Severity.NOTE and self.quiet):
+                continue
+            if self.error_format == "json":
+                import json
+
+                click.echo(json.dumps(render.as_json(d)), err=True)
+            else:
+                click.echo(render.text(d, self._lines, _colour()), err=True)
+
+    def _lines(self, file: str) -> Sequence[str] | None:
+        if file == self.file:
+            return self.text.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        try:
+            return Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            return None
+
+
+def _colour() -> bool:
+    import os
+
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+# ---- compile, check, explain
+
+
+@main.command("compile")
+@_source_options
+@click.option("-o", "--output", metavar="FILE", help="The CUDA file to write; - for standard output. [default: FILE with .cu, here]")
+@click.option("--header", metavar="FILE", help="Also write a header with the prototypes of the launchers.")
+@click.option("--emit", "extra", default="", metavar="ir,plan,json", help="Also write the Tile IR, the plan, the manifest.")
+@click.option("--line-directives", is_flag=True, help="Map the CUDA code to the lines of the Python source (#line).")
+@click.option("-MD", "depfile", is_flag=True, help="Also write a dependency file for make.")
+@click.option("-MF", "depfile_name", metavar="FILE", help="Name of the dependency file. [default: the output with .d]")
+@click.option("-MT", "depfile_target", metavar="TARGET", help="Target named in the dependency file. [default: the output]")
+@click.option("-MP", "depfile_phony", is_flag=True, help="Add an empty rule for every imported module.")
+def compile_command(**given: Any) -> None:
+    """Writes one CUDA file for the kernels of FILE."""
+    from tilec import files
+
+    session = _Session(given)
+    kinds = [k for k in given["extra"].split(",") if k]
+    if unknown := [k for k in kinds if k not in ("ir", "plan", "json")]:
+        raise OptionError(f"--emit {unknown[0]}: expected ir, plan or json")
+    output = given["output"] or ("-" if session.file == "-" else f"{Path(session.file).stem}.cu")
+    if output == "-" and (kinds or given["header"] or (given["depfile"] and not given["depfile_name"])):
+        raise OptionError("--emit, --header and -MD need a file name: give -o FILE")
+    compiled = session.compile(session.options(given["line_directives"]))
+    texts = _beside(compiled, output, kinds)
+    if given["header"]:
+        texts[given["header"]] = _header(compiled, session.file)
+    if given["depfile"]:
+        sources = [*compiled.module.sources, *session.option_files]
+        target = given["depfile_target"] or output
+        texts[given["depfile_name"] or str(Path(output).with_suffix(".d"))] = files.depfile(target, sources, given["depfile_phony"])
+    if output == "-":
+        sys.stdout.buffer.write(compiled.cu.encode())
+        sys.stdout.flush()
+    else:
+        texts[output] = compiled.cu
+    try:
+        files.write_all(texts)
+    except OSError as fault:
+        raise click.ClickException(f"cannot write {fault.filename2 or fault.filename}: {fault.strerror}") from None
+
+
+def _beside(compiled: Compiled, output: str, kinds: Sequence[str]) -> dict[str, str]:
+    """The further outputs of --emit by file name."""
+    texts = {}
+    for kind in kinds:
+        name = str(Path(output).with_suffix({"ir": ".ir", "plan": ".plan.txt", "json": ".json"}[kind]))
+        if kind == "ir":
+            from tilec.ir.text import print_module
+
+            texts[name] = print_module(compiled.module)
+        elif kind == "plan":
+            from tilec.emit.explain import explain_text
+
+            texts[name] = "\n".join(explain_text(p) for p in compiled.plans)
+        else:
+            import json
+
+            from tilec.emit.manifest import manifest
+
+            texts[name] = json.dumps(manifest(compiled.plans), indent=1) + "\n"
+    return texts
+
+
+def _header(compiled: Compiled, source: str) -> str:
+    from tilec.emit.header import header_text
+    from tilec.emit.render import render
+
+    return header_text(render, compiled.plans, source)
+
+
+@main.command()
+@_source_options
+def check(**given: Any) -> None:
+    """Reads, plans and checks FILE; writes nothing."""
+    session = _Session(given)
+    compiled = session.compile(session.options())
+    if session.verbose:
+        click.echo(f"{session.file}: {', '.join(p.symbol for p in compiled.plans)} fine", err=True)
+
+
+@main.command()
+@_source_options
+def explain(**given: Any) -> None:
+    """Tells the plan of the one kernel in FILE, or what an error code such as TL0312 means."""
+    from tilec.diagnostics.codes import CODES
+
+    file = given["file"]
+    if file in CODES:
+        click.echo(f"{file}: {CODES[file]}")
+        return
+    if file[:2] == "TL" and file[2:].isdigit():
+        raise OptionError(f"there is no code {file}")
+    session = _Session(given)
+    compiled = session.compile(session.options())
+    from tilec.emit.explain import explain_text
+
+    _only(compiled, session)
+    click.echo(explain_text(compiled.plans[0]), nl=False)
+
+
+def _only(compiled: Compiled, session: _Session) -> None:
+    """Ends the command unless exactly one kernel was compiled."""
+    if len(compiled.plans) != 1:
+        names = ", ".join(k.symbol for k in compiled.module.kernels)
+        raise OptionError(f"{session.file} holds {len(compiled.plans)} kernels ({names}): choose one with -k")
+
+
+# ---- run, bench
+
+
+@main.command("run")
+@_source_options
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="The emulator, or a GPU through CuPy.")
+@click.option("--in", "inputs", multiple=True, metavar="A=a.npy", help="Take a tensor or scalar from a file; others are random.")
+@click.option("--out", "outputs", multiple=True, metavar="C=c.npy", help="Write a tensor to a file after the run.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random inputs and of the order of threads.")
+@click.option("--mode", default="", metavar="lazy,apart", help="CPU: one run so (lazy, eager, random; apart, real) and not the usual two.")
+@click.option("--timeout", type=click.IntRange(1), default=60, show_default=True, metavar="SECONDS", help="CPU: longest time of a run.")
+@click.option("--no-check", is_flag=True, help="Do not compare with the reference.")
+def run_command(**given: Any) -> int:
+    """Runs the generated code of the one kernel in FILE and compares the result with the reference."""
+    session = _Session(given)
+    options = session.options()
+    compiled = session.compile(options)
+    _only(compiled, session)
+    from tilec.runtime import report
+    from tilec.runtime.request import RunRequest, pairs
+
+    request = RunRequest(
+        defines=options.defines, args=options.args, inputs=pairs("--in", given["inputs"]), outputs=pairs("--out", given["outputs"]),
+        seed=given["seed"], mode=given["mode"], timeout_s=given["timeout"], check=not given["no_check"],
+    )  # fmt: skip
+    return report.finish(lambda: _launch(compiled, request, given["device"]), click.echo)
+
+
+def _launch(compiled: Compiled, request: RunRequest, device: str) -> Any:
+    if device == "cuda":
+        from tilec.runtime import cuda
+
+        return cuda.run(compiled, request)
+    from tilec.runtime import cpu
+
+    return cpu.run(compiled, request)
+
+
+@main.command()
+@_source_options
+@click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="How long to measure.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def bench(**given: Any) -> int:
+    """Times the one GEMM in FILE on a GPU beside cuBLAS: fresh N(0, 1) inputs, L2 flushed, interleaved, medians."""
+    session = _Session(given)
+    options = session.options()
+    compiled = session.compile(options)
+    _only(compiled, session)
+    from tilec.runtime import report
+    from tilec.runtime.request import RunRequest
+
+    request = RunRequest(defines=options.defines, args=options.args, seed=given["seed"])
+
+    def measure() -> Any:
+        from tilec.runtime import bench as timing
+
+        return timing.run(compiled, request, given["seconds"], given["as_json"])
+
+    return report.finish(measure, click.echo)

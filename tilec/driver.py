@@ -1,0 +1,154 @@
+"""One compilation from the text of a kernel to the text of a .cu. Nothing is printed and no file is written here.
+
+    compile_source(Options("gemm.py", source, SM80)).cu -> the CUDA file
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilec.diagnostics import CompileError, Diagnostic, Severity, error
+
+if TYPE_CHECKING:
+    from tilec.ir.kernel import Kernel, Module
+    from tilec.plan.plan import Plan
+    from tilec.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything a compilation depends on. `path` is as the user spelled it; it and the texts decide every byte of the output.
+
+    `args` are arrays by parameter name as (dtype name, extents). `name` replaces the symbol of the one
+    kernel that is compiled.
+    """
+
+    path: str
+    text: bytes
+    target: Target
+    include: tuple[str, ...] = ()
+    defines: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, tuple[str, tuple[int | str, ...]]] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
+    opt_level: int = 2
+    fp32_gemm: str = "tf32"
+    name: str = ""
+    line_directives: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A finished compilation: the Tile IR, the plans, the CUDA text, what there is to tell, and seconds by pass."""
+
+    module: Module
+    plans: tuple[Plan, ...]
+    cu: str
+    diagnostics: tuple[Diagnostic, ...]
+    seconds: Mapping[str, float]
+
+
+class InternalFault(Exception):
+    """A pass failed in a way that is tilec's fault; `cause` is what it raised, `place` what it was working on."""
+
+    def __init__(self, stage: str, place: str, cause: BaseException) -> None:
+        super().__init__(f"{stage} failed at {place}: {type(cause).__name__}: {cause}")
+        self.stage, self.place, self.cause = stage, place, cause
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Runs passes: times them, and turns what they should never raise into an InternalFault."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def during(self, stage: str, place: str) -> Iterator[None]:
+        """The time and the faults inside belong to `stage`."""
+        start = time.perf_counter()
+        try:
+            yield
+        except CompileError:
+            raise
+        except Exception as fault:
+            raise InternalFault(stage, place, fault) from fault
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def compile_source(options: Options) -> Compiled:
+    """Reads, plans and emits. Raises CompileError for faults of the input, InternalFault for faults of tilec."""
+    clock = _Clock()
+    module = read(options, clock.during)
+    plans = plan_module(module, options, clock.during)
+    with clock.during("emit", options.path):
+        from tilec.emit.kernel import EmitOptions, emit
+
+        lines = options.text.decode("utf-8-sig", errors="replace").splitlines()
+        cu = emit(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
+    return Compiled(module, plans, cu, _told(module, plans), clock.seconds)
+
+
+During = Callable[[str, str], Any]
+
+
+def read(options: Options, during: During) -> Module:
+    """The Tile IR of the kernels that `options` ask for."""
+    with during("frontend", f"{options.path}:1:1"):
+        from tilec.frontend import ArgSpec, Request
+        from tilec.frontend import read as read_file
+
+        args = {name: ArgSpec(dtype, shape) for name, (dtype, shape) in options.args.items()}
+        request = Request(
+            options.path, options.text, options.include, options.defines, args, options.kernels, sm_count=options.target.multiprocessors
+        )
+        module = read_file(request)
+    if options.name and len(module.kernels) != 1:
+        raise error("TL0404", f"--name fits one kernel, this compiles {len(module.kernels)}", module.kernels[0].span, help="choose one with -k")
+    return module
+
+
+def plan_module(module: Module, options: Options, during: During) -> tuple[Plan, ...]:
+    """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0404 for equal symbols."""
+    from tilec.plan.planner import PlanOptions, plan
+
+    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm)
+    plans = []
+    for kernel, symbol in zip(module.kernels, symbols(module.kernels, options.name), strict=True):
+        with during("plan", f"{kernel.symbol} at {kernel.span}"):
+            plans.append(plan(kernel, planning, symbol))
+    return tuple(plans)
+
+
+def symbols(kernels: Sequence[Kernel], name: str = "") -> list[str]:
+    """The exported names of the kernels, in order; `name` replaces the only one. Raises TL0404 when two are the same."""
+    from tilec.emit.names import cuda_symbol
+
+    out: dict[str, Kernel] = {}
+    for kernel in kernels:
+        symbol = cuda_symbol(name or kernel.symbol)
+        if symbol in out:
+            raise error(
+                "TL0404", f"two kernels would both be called `{symbol}` in the CUDA file", kernel.span,
+                help=f"rename `{kernel.symbol}` or that of line {out[symbol].span.line}, or compile one of them with -k",
+            )  # fmt: skip
+        out[symbol] = kernel
+    return list(out)
+
+
+def _told(module: Module, plans: Sequence[Plan]) -> tuple[Diagnostic, ...]:
+    """Notes, warnings and remarks in the order of the source, each once."""
+    remarks = [r for p in plans for g in p.launches for v in g.variants for r in v.remarks]
+    found = dict.fromkeys([*module.notes, *(n for p in plans for n in p.notes), *remarks])
+    return tuple(sorted(found, key=lambda d: (d.span.file, d.span.line)))
+
+
+def as_errors(diagnostics: Sequence[Diagnostic]) -> CompileError | None:
+    """What -Werror makes of warnings; None if there are none."""
+    from dataclasses import replace
+
+    warnings = [replace(d, severity=Severity.ERROR) for d in diagnostics if d.severity is Severity.WARNING]
+    return CompileError(*warnings) if warnings else None

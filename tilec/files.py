@@ -1,0 +1,49 @@
+"""Output files: written whole or not at all, and the dependency files that make reads.
+
+    write("gemm.cu", text);  depfile("out dir/gemm.cu", ["gemm.py"], phony=False) -> "out\\\\ dir/gemm.cu: gemm.py\\n"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def write_all(texts: Mapping[str, str]) -> None:
+    """Writes every file under a temporary name first and renames them all once each is complete. OSError leaves none new.
+
+    What is no regular file, such as /dev/null or a pipe, is written straight.
+    """
+    pending: list[tuple[Path, Path]] = []
+    try:
+        for name, text in texts.items():
+            path = Path(os.path.realpath(name))
+            if path.exists() and not path.is_file():
+                path.write_text(text, encoding="utf-8", newline="\n")
+                continue
+            draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            pending.append((draft, path))
+            draft.write_text(text, encoding="utf-8", newline="\n")
+        for draft, path in pending:
+            draft.replace(path)
+    finally:
+        for draft, _ in pending:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+
+def depfile(target: str, sources: Sequence[str], phony: bool) -> str:
+    """A rule that makes `target` depend on `sources`; with `phony`, an empty rule for each source but the first, so that
+    make does not stop when one of them is deleted."""
+    names = [quoted(s) for s in dict.fromkeys(sources)]
+    rule = " \\\n  ".join([f"{quoted(target)}:", *names]) + "\n"
+    return rule + "".join(f"\n{n}:\n" for n in names[1:] if phony)
+
+
+def quoted(name: str) -> str:
+    """A file name as make reads it in a rule: blanks, `#` and `$` are escaped, backslashes before a blank doubled."""
+    escaped = re.sub(r"(\\*)([ \t])", r"\1\1\\\2", name)
+    return escaped.replace("#", "\\#").replace("$", "$$")
