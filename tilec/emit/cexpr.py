@@ -16,8 +16,8 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import cannot_overflow, fits_int32, interval, is_integral, within
 from tilec.analysis.simplify import simplify
 from tilec.emit import cmath
-from tilec.emit.cliteral import NARROW, ctype, float_literal, literal, narrow_literal
-from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT32, FLOAT64, INT32, INT64, TFLOAT32, DType, Kind, int_range
+from tilec.emit.cliteral import NARROW, bits_literal, ctype, float_literal, literal, narrow_literal
+from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT8_E5M2, FLOAT32, FLOAT64, INT32, INT64, TFLOAT32, DType, Kind, int_range
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var, const_int
 
 __all__ = ["CWriter", "ctype", "literal"]
@@ -128,6 +128,9 @@ class CWriter:
                 return self._float_operation(e) if e.dtype.is_float else self._int_operation(e)
 
     def _const(self, value: int | float, dtype: DType, typed: bool = True) -> Text:
+        bits = bits_literal(float(value), dtype) if dtype in NARROW else None
+        if bits is not None:
+            return bits, PRIMARY
         text = narrow_literal(float(value), dtype, self.need) if dtype in NARROW else literal(value, dtype, self.need, typed)
         plain = (text, UNARY if text.startswith("-") else PRIMARY)
         return self._narrow(plain, dtype) if dtype in NARROW else plain
@@ -205,16 +208,20 @@ class CWriter:
         return self._helper(f"to_{NARROW[dtype]}", value)
 
     def _as_float(self, e: Expr) -> Text:
-        """The value of a floating expression in float or double. Exact operations on narrow types need no rounding."""
+        """The value of a floating expression in float or double.
+
+        Exact operations on narrow types need no rounding, except that rounding to e5m2 also saturates infinities.
+        """
         if e.dtype not in NARROW:
             return self._text(e)
+        rounds = e.dtype == FLOAT8_E5M2
         match e:
             case Const(value=v):
                 text = float_literal(float(v), e.dtype, self.need)
                 return text, UNARY if text.startswith("-") else PRIMARY
-            case Unary() | Binary("min" | "max", _, _):
+            case Unary() | Binary("min" | "max", _, _) if not rounds:
                 return self._float_operation(e)
-            case Call(name) if name in cmath.EXACT:
+            case Call(name) if name in cmath.EXACT and not rounds:
                 return self._float_operation(e)
             case Select(c, a, b):
                 return self._ternary(c, self._as_float(a), self._as_float(b))

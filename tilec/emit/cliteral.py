@@ -77,12 +77,20 @@ def float_literal(value: float, dtype: DType, need: Need) -> str:
     if isnan(value):
         need(f"quiet_nan{suffix}")
         return f"quiet_nan{suffix}()"
-    value = round_float(value, dtype)
+    if not (isinf(value) and dtype == FLOAT8_E5M2):  # a constant infinity is no cast that would saturate
+        value = round_float(value, dtype)
     if isinf(value):
         need(f"infinity{suffix}")
         return f"{'-' if value < 0 else ''}infinity{suffix}()"
     sign = "-" if copysign(1.0, value) < 0 else ""
     return sign + (_shortest_double(abs(value)) if dtype == FLOAT64 else _shortest_float(abs(value)) + "f")
+
+
+def bits_literal(value: float, dtype: DType) -> str | None:
+    """The one kind of constant that no conversion gives: an infinity of float8_e5m2, as its bits."""
+    if dtype == FLOAT8_E5M2 and isinf(value):
+        return f"fp8_e5m2_t{{{'0xfc' if value < 0 else '0x7c'}}}"
+    return None
 
 
 def narrow_literal(value: float, dtype: DType, need: Need) -> str:
