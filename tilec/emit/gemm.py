@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilec.emit import gemm_fma
-from tilec.emit.gemm_operands import Loop, Operand, RegisterOperand, Render, SharedOperand, joined, scaled
+from tilec.emit.gemm_operands import Loop, Operand, RegisterOperand, Render, SharedOperand, joined, lines, scaled
 from tilec.ir.dtypes import FLOAT16
 from tilec.layout import atoms
 from tilec.layout.fragment import Digit
@@ -71,9 +71,11 @@ def gemm_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Operand
     """
     zero = clear_text(render, plan, c, clear)
     if plan.kind == "fma":
-        return zero + gemm_fma.fma_text(render, need, plan, a, b, c)
-    f = fragment_text(render, need, plan, a, b, c)
-    return zero + render("gemm/mma_sync.cu.jinja", f=f, k=plan.op.k, k_step=plan.step[2])
+        product = gemm_fma.fma_text(render, need, plan, a, b, c)
+    else:
+        f = fragment_text(render, need, plan, a, b, c)
+        product = render("gemm/mma_sync.cu.jinja", f=f, k=plan.op.k, k_step=plan.step[2])
+    return lines(zero, product)
 
 
 def clear_text(render: Render, plan: GemmPlan, c: str, clear: str) -> str:
@@ -97,7 +99,7 @@ def fragment_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Ope
         pointers=sides[0].tile + sides[1].tile,
         a_extents=sides[0].extents,
         b_extents=sides[1].extents,
-        load="".join(render("gemm/load.cu.jinja", loops=load.loops, call=load.call) for side in sides for load in side.loads),
+        load="\n".join(render("gemm/load.cu.jinja", loops=load.loops, call=load.call) for side in sides for load in side.loads),
         multiply=render("gemm/multiply.cu.jinja", rows=rows, cols=cols, serpentine=rows > 1 and cols > 1, last=cols - 1, call=call),
     )
 

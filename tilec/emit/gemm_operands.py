@@ -63,3 +63,8 @@ def scaled(term: str, factor: int) -> str:
     if not term or factor == 1:
         return term
     return f"({term}) * {factor}" if " + " in term else f"{term} * {factor}"
+
+
+def lines(*texts: str) -> str:
+    """Texts under one another, empty ones left out."""
+    return "\n".join(t for t in texts if t)

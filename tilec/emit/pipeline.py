@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilec.emit.gemm import Need, clear_text, fragment_text, gemm_text
-from tilec.emit.gemm_operands import Render, SharedOperand
+from tilec.emit.gemm_operands import Render, SharedOperand, lines
 from tilec.plan.gemm_plan import GemmPlan
 
 RESERVED = frozenset("stage fill load_fragments multiply step a_frags b_frags".split())
@@ -94,7 +94,7 @@ def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
         if p.stages > 1 and consumers.plan.can_prefetch:
             return _prefetching(render, need, consumers, copies, producers)
         g = consumers
-        consumers = g.before + gemm_text(render, need, g.plan, g.a("stage"), g.b("stage"), g.c, g.clear)
+        consumers = lines(g.before, gemm_text(render, need, g.plan, g.a("stage"), g.b("stage"), g.c, g.clear))
     if p.stages <= 1:
         return render("pipeline/single.cu.jinja", p=copies, producers=producers, consumers=consumers)
     fill, fetch = _fill_and_fetch(render, copies)
@@ -137,7 +137,7 @@ def _prefetching(render: Render, need: Need, g: GemmInPipeline, copies: _Copies,
     fill, fetch = _fill_and_fetch(render, copies)
     zero = clear_text(render, g.plan, g.c, g.clear)
     return render(
-        "pipeline/prefetch.cu.jinja", p=copies, f=f, k_steps=k_steps, producers=producers, fill=fill, fetch=fetch, before=g.before + zero
+        "pipeline/prefetch.cu.jinja", p=copies, f=f, k_steps=k_steps, producers=producers, fill=fill, fetch=fetch, before=lines(g.before, zero)
     )
 
 
