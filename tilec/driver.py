@@ -107,7 +107,8 @@ def read(options: Options, during: During) -> Module:
         )
         module = read_file(request)
     if options.name and len(module.kernels) != 1:
-        raise error("TL0404", f"--name fits one kernel, this compiles {len(module.kernels)}", module.kernels[0].span, help="choose one with -k")
+        count, first = len(module.kernels), module.kernels[0].span
+        raise error("TL0404", f"--name fits one kernel, this compiles {count}", first, help="choose one with -k")
     return module
 
 

@@ -21,8 +21,9 @@ def report(fault: BaseException, args: Sequence[str]) -> str:
     stage, place, cause = "the command line", "", fault
     if isinstance(fault, InternalFault):
         stage, place, cause = fault.stage, fault.place, fault.cause
+    message = (str(cause).splitlines() or ["no message"])[0][:200]
     lines = [
-        f"error[TL0901]: internal fault in {stage}: {type(cause).__name__}: {str(cause).splitlines()[0][:200] if str(cause) else 'no message'}",
+        f"error[TL0901]: internal fault in {stage}: {type(cause).__name__}: {message}",
         *([f"  --> {place}"] if place else []),
     ]
     bundle = _bundle(stage, place, cause, args)

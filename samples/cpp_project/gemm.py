@@ -1,0 +1,22 @@
+"""C = A @ B in half precision, of any size."""
+
+import tilelang.language as T
+
+from tiles import GEMM_TILE
+
+M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
+BM, BN, BK = GEMM_TILE
+
+
+@T.prim_func
+def gemm(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+    with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=128) as (bx, by):
+        A_s = T.alloc_shared((BM, BK), "float16")
+        B_s = T.alloc_shared((BK, BN), "float16")
+        acc = T.alloc_fragment((BM, BN), "float32")
+        T.clear(acc)
+        for ko in T.Pipelined(T.ceildiv(K, BK), num_stages=3):
+            T.copy(A[by * BM, ko * BK], A_s)
+            T.copy(B[ko * BK, bx * BN], B_s)
+            T.gemm(A_s, B_s, acc)
+        T.copy(acc, C[by * BM, bx * BN])

@@ -1,0 +1,132 @@
+"""Loads the kernels of a generated file on a GPU through CuPy, by its manifest alone: what SYMBOL_launch does, in Python.
+
+    module = Module(cu_text, manifest);  module.kernel("matmul")({"A": a, "B": b, "C": c}, {"M": 128, "N": 128, "K": 32})
+
+Arrays are CuPy arrays of any type with the right item size; bf16 and fp8 tensors travel as unsigned integers. Needs CuPy and
+NumPy only: a bundle for another machine carries this file and `hosteval` as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilec.emit.hosteval import evaluate
+
+GRID_LIMITS = (2147483647, 65535, 65535)
+_BITS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8}
+_PLAIN_SHARED = 48 * 1024
+
+
+class Refused(ValueError):
+    """The arguments are not what the kernel can be launched with; the text says why."""
+
+
+class Module:
+    """A .cu that NVRTC has compiled for the current device."""
+
+    def __init__(self, cu: str, manifest: Mapping[str, Any], options: Sequence[str] = ()) -> None:
+        import cupy
+
+        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *options))
+        self.manifest = manifest
+
+    def kernel(self, symbol: str) -> Kernel:
+        """The kernel with this symbol; KeyError if the file has none."""
+        for entry in self.manifest["kernels"]:
+            if entry["symbol"] == symbol:
+                return Kernel(self, entry)
+        raise KeyError(symbol)
+
+
+class Kernel:
+    """One kernel of a loaded file: called with arrays by name and numbers by name, it queues its launches on a stream."""
+
+    def __init__(self, module: Module, entry: Mapping[str, Any]) -> None:
+        self.module, self.entry = module, entry
+        self._functions: dict[str, Any] = {}
+
+    def __call__(self, arrays: Mapping[str, Any], numbers: Mapping[str, int | float], stream: Any = None) -> None:
+        """Queues the kernel. Raises Refused for what the launcher of the file refuses too."""
+        for launch in self.prepare(arrays, numbers):
+            launch(stream)
+
+    def prepare(self, arrays: Mapping[str, Any], numbers: Mapping[str, int | float]) -> list[PreparedLaunch]:
+        """The launches with everything that can be computed once, so that they may be timed or repeated cheaply."""
+        import cupy
+
+        env = {n: int(v) for n, v in numbers.items() if isinstance(v, int | np.integer)}
+        self._check(env)
+        size = evaluate(str(self.entry["workspace"]), env)
+        workspace = cupy.zeros(max(size, 1), cupy.uint8) if size else None
+        addresses = {name: int(a.data.ptr) for name, a in arrays.items()}
+        values = self._arguments(arrays, numbers, workspace)
+        found = (self._launch(launch, {**env, **addresses}, values) for launch in self.entry["launches"])
+        return [launch for launch in found if launch is not None]
+
+    def _check(self, env: Mapping[str, int]) -> None:
+        for extent in self.entry["extents"]:
+            if env[extent["name"]] < 0:
+                raise Refused(f"the extent {extent['name']} is negative")
+        for check in self.entry.get("checks", []):
+            if not evaluate(check["holds"], env):
+                raise Refused(check["message"])
+
+    def _arguments(self, arrays: Mapping[str, Any], numbers: Mapping[str, int | float], workspace: Any) -> dict[str, Any]:
+        """Every argument by name, exactly of the type that the kernel declares: CuPy passes Python numbers too wide."""
+        out: dict[str, Any] = {"workspace": workspace}
+        for p in self.entry["params"]:
+            out[p["name"]] = scalar(numbers[p["name"]], p["dtype"]) if p["role"] == "scalar" else arrays[p["name"]]
+        for e in self.entry["extents"]:
+            out[e["name"]] = scalar(numbers[e["name"]], e["dtype"])
+        return out
+
+    def _launch(self, launch: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> PreparedLaunch | None:
+        variant = next((v for v in launch["variants"] if evaluate(v["when"], env)), None)
+        if variant is None:
+            raise Refused("no variant of the kernel fits the alignment of these arrays")
+        grid = tuple(evaluate(str(g), env) for g in variant["grid"])
+        if any(not 0 <= n <= limit for n, limit in zip(grid, GRID_LIMITS, strict=True)):
+            raise Refused(f"a grid of {' x '.join(map(str, grid))} blocks is not possible")
+        if not math.prod(grid):
+            return None
+        function = self._function(variant["symbol"], int(variant["shared_bytes"]))
+        arguments = tuple(values[name] for name in variant["args"])
+        return PreparedLaunch(function, grid, tuple(variant["block"]), int(variant["shared_bytes"]), arguments)
+
+    def _function(self, symbol: str, shared_bytes: int) -> Any:
+        if symbol not in self._functions:
+            function = self.module.raw.get_function(symbol)
+            if shared_bytes > _PLAIN_SHARED:
+                function.max_dynamic_shared_size_bytes = shared_bytes
+            self._functions[symbol] = function
+        return self._functions[symbol]
+
+
+class PreparedLaunch:
+    """A grid with its arguments, ready to be queued any number of times."""
+
+    def __init__(self, function: Any, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, arguments: tuple[Any, ...]) -> None:
+        self.function, self.grid, self.block, self.shared_bytes, self.arguments = function, grid, block, shared_bytes, arguments
+
+    def __call__(self, stream: Any = None) -> None:
+        """Queues the grid on `stream` (the current one by default)."""
+        self.function(self.grid, self.block, self.arguments, shared_mem=self.shared_bytes, stream=stream)
+
+
+def scalar(value: int | float, dtype: str) -> Any:
+    """A number as the NumPy scalar of a manifest's type; bf16 and fp8 as their bits."""
+    if dtype in _BITS:
+        import ml_dtypes  # only these types need it
+
+        return np.asarray(value, np.dtype(getattr(ml_dtypes, dtype))).view(_BITS[dtype])[()]
+    return np.dtype("float32" if dtype == "tfloat32" else dtype).type(value)
+
+
+def as_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A host array that CuPy can hold: types that it lacks as unsigned integers of the same width."""
+    known = array.dtype.kind in "biuf" and array.dtype.name not in _BITS
+    return array if known else array.view(f"u{array.dtype.itemsize}")
