@@ -12,13 +12,17 @@ from typing import TypeAlias
 
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import NOWHERE, Diagnostic, Span
-from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Buffer, Expr, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
+from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.targets import Target
+
+THREAD = Var("thread", INT32, VarKind.THREAD)
+"""The running number of a thread in its block, as planned statements mention it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Private:
 
 Placement: TypeAlias = Registers | SharedTile | Private
 
-Leaf: TypeAlias = Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue
+Leaf: TypeAlias = Alloc | Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +107,52 @@ class PIf:
 class Spread:
     """How the iterations of a tile loop are spread over the threads: by running number.
 
-    Iteration number f = (round * threads + thread) * vector + element, for `rounds` rounds; `extents` are those of the loop
-    (static or not), innermost last, and f counts them row-major. `even` is true when every thread has work in every round.
+    Chunk c = round * threads + thread covers `vector` neighbours along the last variable; chunks count the domain row-major.
+    There are `rounds` rounds.
     """
 
-    extents: tuple[Expr, ...]
     threads: int
     vector: int
     rounds: Expr
-    even: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InRegisters:
+    """An element of a register tile: the number of its register."""
+
+    register: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """An element of a tensor or shared tile: the tests it needs before it may be touched, and whether a whole vector goes."""
+
+    checks: tuple[Expr, ...] = ()
+    wide: bool = False
+
+
+Element: TypeAlias = InRegisters | InMemory
+ElementKey: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:
     """Iterations over `vars`, spread over the block by a register layout or by running number.
 
-    With a `FragmentLayout` each register is one iteration, and fragments of that layout are read and written in place;
-    `vector` innermost iterations go together where memory is accessed: 1 when that is not proven possible. `guard` (over
-    `vars`) drops iterations in the padding; `once` keeps one of the threads that hold copies. Stores and loads of global
-    tensors carry their own bounds in `checks`: which dimensions of which access need a test.
+    With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first) and fragments are
+    read and written in place. `vector` iterations along the last variable go together: memory accesses marked `wide` move
+    that many elements at once, and the last variable then names the first of them. `guard` (over `vars`) drops iterations in
+    the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full unrolling.
     """
 
     vars: tuple[Var, ...]
     how: FragmentLayout | Spread
+    digits: tuple[Var, ...]
+    values: tuple[Expr, ...]  # of `vars`, over `digits` (or the round) and the thread
     vector: int
     guard: Expr | None
-    once: bool
+    once: Expr | None
+    unroll: bool
     body: PSeq
     span: Span = NOWHERE
 
@@ -137,12 +161,14 @@ class TileLoop:
 class AsyncCopy:
     """A tile copied from global to shared memory in asynchronous chunks of `chunk` elements (4, 8 or 16 bytes).
 
-    The iteration space is `how` over `vars`; `src` and `dst` indices are given for the first element of a chunk. `valid`
-    tells (over `vars`) when the source chunk exists; otherwise zeros are written. None when it always does.
+    The iteration space is as in a TileLoop; `src_index` and `dst_index` are those of the first element of a chunk. `valid`
+    tells when the source chunk exists; otherwise zeros are written. None when it always does.
     """
 
     vars: tuple[Var, ...]
     how: Spread
+    digits: tuple[Var, ...]
+    values: tuple[Expr, ...]
     chunk: int
     src: Buffer
     src_index: tuple[Expr, ...]
@@ -178,8 +204,8 @@ class PGemm:
 class PReduce:
     """A reduction of a register tile over `dim` into one of layout `src_layout.without(dim)`.
 
-    Registers first, then lanes by shuffles over `lane_steps` (distances of exclusive-or), then warps through `scratch` in
-    shared memory (None when one warp holds a whole line).
+    Registers first, then lanes by shuffles over `lane_steps` (distances of exclusive-or), then the threads that differ in the
+    digits `partners` (place value, size) through `scratch` in shared memory (None when there are none).
     """
 
     op: str
@@ -191,6 +217,7 @@ class PReduce:
     src_layout: FragmentLayout
     dst_layout: FragmentLayout
     lane_steps: tuple[int, ...]
+    partners: tuple[tuple[int, int], ...]
     scratch: Buffer | None
     span: Span = NOWHERE
 
@@ -224,7 +251,8 @@ class Pipeline:
     consumers: PSeq
     prefetch_registers: bool
     asynchronous: bool
-    span: Span = NOWHERE
+    span: Span
+    ahead: Var  # counts the steps of the producers, as `var` counts those of the consumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +280,7 @@ class Variant:
     facts: Facts
     body: PSeq
     placements: Mapping[Buffer, Placement]
+    elements: Mapping[ElementKey, Element]
     shared_bytes: int
     registers: int
     remarks: tuple[Diagnostic, ...] = ()
@@ -269,6 +298,15 @@ class LaunchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class HostCheck:
+    """A condition over extents and parameters without which the launcher refuses the call, and what to tell then."""
+
+    holds: Expr
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How one kernel will be done on one target."""
 
@@ -282,4 +320,5 @@ class Plan:
     read: frozenset[Buffer] = frozenset()
     written: frozenset[Buffer] = frozenset()
     notes: tuple[Diagnostic, ...] = ()
+    checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,102 @@
+"""The comment at the top of a file: what was compiled, and what the plan decided, in the words of warehouse, shelf and tray."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilec.emit.hostexpr import manifest_text
+from tilec.ir.dtypes import DType, Kind
+from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.visit import storage
+from tilec.plan.domains import static
+from tilec.plan.plan import LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile
+from tilec.plan.walk import walk_plan
+
+_SHORT = {Kind.INT: "i", Kind.UINT: "u", Kind.BOOL: "bool", Kind.FLOAT: "f"}
+
+
+def short(dtype: DType) -> str:
+    """f16, i32, bf16 and so on."""
+    if dtype.kind in (Kind.INT, Kind.UINT) or dtype.name in ("float16", "float32", "float64"):
+        return f"{_SHORT[dtype.kind]}{dtype.bits}"
+    return {"bfloat16": "bf16", "tfloat32": "tf32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}.get(dtype.name, dtype.name)
+
+
+def extents(shape: Sequence[Expr], kernel_span: object = None) -> str:
+    """`4096x4096`, run-time extents by name."""
+    parts = [str(n) if (n := static(e)) is not None else e.name if isinstance(e, Var) else "?" for e in shape]
+    return "x".join(parts) or "1"
+
+
+def kilobytes(n: int) -> str:
+    """Bytes in KB, whole numbers without a point."""
+    return f"{n / 1024:g} KB" if n >= 1024 else f"{n} bytes"
+
+
+def banner_text(plans: Sequence[Plan], file: str) -> str:
+    """The comment lines for all kernels of a file."""
+    lines: list[str] = []
+    for plan in plans:
+        lines += [*_kernel(plan, file), ""]
+    archs = " or ".join(sorted({p.target.name for p in plans}))
+    lines.append(f"  build      nvcc -arch={archs} (or newer) -c")
+    lines.append("")
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _kernel(plan: Plan, file: str) -> list[str]:
+    kernel = plan.kernel
+    edit = "Change the Python and run tilec again; edits here are lost."
+    lines = [f"{plan.symbol}: written by tilec from {file}:{kernel.span.line} for {plan.target.name}. {edit}", ""]
+    if kernel.bindings:
+        lines.append("  with       " + ", ".join(f"{name} = {value}" for name, value in kernel.bindings))
+    tensors = [f"{p.name} {extents(p.shape)} {short(p.dtype)}" for p in kernel.params if isinstance(p, Buffer)]
+    for launch in plan.launches:
+        lines.append(f"  launch     {_launch(launch, plan)}")
+    lines.append("  warehouse  " + (", ".join(tensors) or "nothing"))
+    for launch in plan.launches:
+        lines += _decisions(launch)
+    return lines
+
+
+def _launch(launch: LaunchPlan, plan: Plan) -> str:
+    grid = ", ".join(manifest_text(e, plan.kernel.span) for e in launch.grid)
+    shared = launch.variants[0].shared_bytes
+    threads = "x".join(str(n) for n in launch.threads if n > 1) or "1"
+    return f"grid ({grid}), {threads} threads" + (f", {kilobytes(shared)} of dynamic shared memory" if shared else "")
+
+
+def _decisions(launch: LaunchPlan) -> list[str]:
+    """Shelf, tray, pipelines, guards."""
+    best = launch.variants[0]
+    shelf: list[str] = []
+    tray: list[str] = []
+    for b, place in best.placements.items():
+        if isinstance(place, SharedTile) and storage(b) is b:
+            times = f"{place.stages} x " if place.stages > 1 else ""
+            swizzled = ", swizzled" if place.layout.swizzle else ""
+            shelf.append(f"{b.name} {times}{extents(b.shape)} {short(b.dtype)}, {kilobytes(place.bytes)}{swizzled}")
+        elif isinstance(place, Registers):
+            tray.append(f"{b.name} {extents(b.shape)} {short(b.dtype)}, {place.layout.registers} a thread")
+    lines: list[str] = []
+    if shelf:
+        lines.append("  shelf      " + "; ".join(shelf))
+    if tray:
+        lines.append("  tray       " + "; ".join(tray))
+    for s in walk_plan(best.body):
+        if isinstance(s, PGemm):
+            lines.append(f"  gemm       line {s.span.line}: {_product(s)}")
+        elif isinstance(s, Pipeline):
+            ahead = s.stages - 1
+            lines.append(f"  pipeline   {s.var.name}: copies run {ahead} step{'s' if ahead > 1 else ''} ahead, {s.stages} versions of each tile, one barrier a step")
+    if len(launch.variants) > 1:
+        lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
+    return lines
+
+
+def _product(s: PGemm) -> str:
+    plan = s.plan
+    m, n = plan.warps
+    if plan.kind == "fma":
+        return f"one multiply-add at a time ({plan.reason})"
+    return f"{plan.instruction}, warps {m}x{n}, {plan.warp_tile[0]}x{plan.warp_tile[1]} each"

@@ -1,0 +1,325 @@
+"""Planned statements as CUDA text: what each thread does, statement after statement.
+
+`BodyWriter.sequence(plan_body, facts)` gives the inside of a kernel; templates own the idioms, this file the names, numbers and
+index expressions that go into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from tilec.analysis.facts import Facts
+from tilec.diagnostics import Span
+from tilec.emit.cliteral import ctype
+from tilec.emit.gemm import gemm_text
+from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
+from tilec.emit.loops import LoopWriter
+from tilec.emit.memory import Spelling
+from tilec.emit.pipeline import GemmInPipeline, PipelineText, pipeline_text
+from tilec.emit.reductions import reduce_text
+from tilec.emit.render import render
+from tilec.emit.scalars import atomic_text, print_text, trap_text
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Const, Expr, Scope
+from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
+from tilec.ir.visit import storage
+from tilec.layout.shared import SharedLayout
+from tilec.plan.domains import static
+from tilec.plan.plan import (
+    AsyncCopy,
+    FillRegisters,
+    Leaf,
+    PBarrier,
+    PFor,
+    PGemm,
+    PIf,
+    Pipeline,
+    PReduce,
+    PScalar,
+    PSeq,
+    PStmt,
+    PWhile,
+    Stepped,
+    TileLoop,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class BodyWriter:
+    """Writes one kernel body. `comment` gives the lines that name the source of a statement."""
+
+    spell: Spelling
+    comment: Callable[[Span], str]
+    threads: int
+    operands: set[object] = field(default_factory=set)
+    _last: tuple[str, int] = ("", 0)
+
+    def sequence(self, seq: PSeq, facts: Facts) -> str:
+        """Statements in order; what a Let says is known to those that follow."""
+        out: list[str] = []
+        for s in seq.body:
+            text = self.statement(s, facts)
+            if text:
+                out.append(text)
+            leaf = _let(s)
+            if leaf is not None:
+                facts = facts.with_let(leaf.var, leaf.value)
+        return "\n".join(out)
+
+    def statement(self, s: PStmt, facts: Facts) -> str:
+        """One statement."""
+        match s:
+            case PSeq():
+                return self.sequence(s, facts)
+            case Stepped(span, body):
+                return self.stepped(span, body, facts)
+            case PScalar(leaf, once):
+                text = self.leaf(leaf, facts)
+                return render("parallel/if.cu.jinja", cond="thread == 0", then=text, orelse="") if once and text else text
+            case PFor():
+                return self.counted(s, facts)
+            case PWhile(cond, body):
+                return render("parallel/while.cu.jinja", cond=self.spell.expr(cond, facts), body=self.sequence(body, facts))
+            case PIf(cond, then, orelse):
+                yes, no = self.sequence(then, facts.assume(cond)), self.sequence(orelse, facts)
+                return render("parallel/if.cu.jinja", cond=self.spell.expr(cond, facts), then=yes, orelse=no)
+            case TileLoop():
+                return LoopWriter(self.spell, self, self.threads).tile_loop(s, facts)
+            case AsyncCopy():
+                return LoopWriter(self.spell, self, self.threads).async_copy(s, facts)
+            case FillRegisters(buffer, value):
+                count = self.spell.variant.placements[buffer].layout.registers  # type: ignore[union-attr]
+                var = self.spell.names.fresh("r")
+                name, text = self.spell.buffer(buffer), self.spell.expr(value, facts)
+                return render("parallel/fill.cu.jinja", var=var, count=count, name=name, value=text)
+            case PGemm():
+                return self.gemm(s, facts)
+            case PReduce():
+                return reduce_text(self.spell, s, facts, self.threads)
+            case PBarrier():
+                return self.barrier(s, facts)
+            case Pipeline():
+                return self.pipeline(s, facts)
+            case _:
+                assert_never(s)
+
+    def stepped(self, span: Span, body: PSeq, facts: Facts) -> str:
+        """The code of one statement of the author under its source line."""
+        here = (span.file, span.line)
+        lead = self.comment(span) if span.line > 0 and here != self._last else ""
+        self._last = here
+        text = self.sequence(body, facts)
+        return f"{lead}\n{text}" if lead and text else text
+
+    # ---- scalars ---------------------------------------------------------------------------------------------------
+
+    def leaf(self, s: Leaf, facts: Facts) -> str:
+        """A scalar statement."""
+        spell = self.spell
+        match s:
+            case Alloc():
+                return self.declaration(s)
+            case Let(var, value):
+                text = spell.expr(value, facts)
+                return f"const {ctype(var.dtype)} {spell.var(var)} = {text};"
+            case Store():
+                return self.store(s, facts)
+            case Atomic():
+                return atomic_text(spell, s, facts)
+            case Print():
+                return print_text(spell, s, facts)
+            case Trap():
+                return trap_text(spell, s, facts)
+            case Evaluate(value):
+                return f"{spell.expr(value, facts)};"
+            case Break():
+                return "break;"
+            case Continue():
+                return "continue;"
+            case _:
+                assert_never(s)
+
+    def declaration(self, s: Alloc) -> str:
+        """A private scalar, a private array, or the registers of a fragment."""
+        b, spell = s.buffer, self.spell
+        name, kind = spell.buffer(b), ctype(b.dtype)
+        spell.need_type(b.dtype)
+        match b.scope:
+            case Scope.VAR:
+                return f"{kind} {name} = {{}};"
+            case Scope.LOCAL:
+                return f"{_align(b.dtype.bytes)}{kind} {name}[{_product(b.shape)}];"
+            case Scope.FRAGMENT:
+                return f"{_align(b.dtype.bytes)}{kind} {name}[{spell.variant.placements[b].layout.registers}];"  # type: ignore[union-attr]
+            case _:
+                return ""
+
+    def store(self, s: Store, facts: Facts) -> str:
+        """An assignment, dropped out of range."""
+        checks = self.spell.checks(s.buffer, s.indices)
+        text = f"{self.spell.place(s.buffer, s.indices, facts)} = {self.spell.expr(s.value, facts)};"
+        if not checks:
+            return text
+        return render("parallel/if.cu.jinja", cond=self.spell.tests(checks, facts), then=text, orelse="")
+
+    # ---- control ---------------------------------------------------------------------------------------------------
+
+    def counted(self, s: PFor, facts: Facts) -> str:
+        """A counted loop, bounds taken once."""
+        spell = self.spell
+        inner = facts.with_loop(s.var, s.start, s.stop, s.step)
+        step = static(s.step)
+        name, kind = spell.var(s.var), ctype(s.var.dtype)
+        lead: list[str] = []
+
+        def once(e: Expr, hint: str) -> str:
+            text = spell.expr(e, facts)
+            if isinstance(e, Const) or text.isidentifier():
+                return text
+            held = spell.names.fresh(f"{name}_{hint}")
+            lead.append(f"const {ctype(e.dtype)} {held} = {text};")
+            return held
+
+        start, stop = spell.expr(s.start, facts), once(s.stop, "stop")
+        if step is None:
+            by = once(s.step, "step")
+            relation, advance = f"!= {stop} && ({by} > 0) == ({name} < {stop}) && {name} !=", f"{name} += {by}"
+        else:
+            relation = "<" if step > 0 else ">"
+            advance = {1: f"++{name}", -1: f"--{name}"}.get(step, f"{name} += {step}" if step > 0 else f"{name} -= {-step}")
+        body = self.sequence(s.body, inner)
+        text = render(
+            "parallel/for.cu.jinja", unroll=s.unroll, type=kind, var=name, start=start, relation=relation, stop=stop, advance=advance, body=body
+        )
+        return "\n".join(("{", *lead, text, "}")) if lead else text
+
+    def barrier(self, s: PBarrier, facts: Facts) -> str:
+        """A barrier of the block, of a warp, or a named one."""
+        match s.kind:
+            case "warp":
+                self.spell.need("warp_sync")
+                return "warp_sync();"
+            case "named":
+                self.spell.need("barrier_sync")
+                assert s.id is not None and s.count is not None
+                return f"barrier_sync<{self.spell.expr(s.id, facts)}>({self.spell.expr(s.count, facts)});"
+            case _:
+                return "__syncthreads();"
+
+    # ---- products and pipelines ------------------------------------------------------------------------------------
+
+    def operand(self, region: Region, facts: Facts) -> Operand:
+        """Where a GEMM finds an operand."""
+        b = region.buffer
+        if b.scope is Scope.FRAGMENT:
+            return RegisterOperand(self.spell.buffer(b), ctype(b.dtype))
+        layout = self.spell.tile(b).layout
+        rows = 1
+        for n in layout.shape[:-1]:
+            rows *= n
+        flat = SharedLayout((rows, layout.shape[-1]), layout.itemsize, layout.pitch, layout.swizzle)
+        row: Expr = Const(0, INT32)
+        for start, extent in zip(region.starts[:-1], layout.shape[:-1], strict=True):
+            row = start if static(row) == 0 else Binary("add", Binary("mul", row, Const(extent, INT32), INT32), start, INT32)
+        self.spell.swizzled.add(b)
+        return SharedOperand(
+            self.spell.tile_pointer(b), ctype(b.dtype), flat, self.spell.expr(row, facts), self.spell.expr(region.starts[-1], facts),
+            f"{self.spell.buffer(b)}_at",
+        )  # fmt: skip
+
+    def gemm(self, s: PGemm, facts: Facts) -> str:
+        """A matrix product in place."""
+        clear = self.clear(s, facts)
+        return gemm_text(render, self.spell.need, s.plan, self.operand(s.a, facts), self.operand(s.b, facts), self.spell.buffer(s.c.buffer), clear)
+
+    def clear(self, s: PGemm, facts: Facts) -> str:
+        """When the accumulator starts from zero, as the product's writer wants to hear it."""
+        if isinstance(s.clear, Const):
+            return "1" if s.clear.value else ""
+        return self.spell.expr(s.clear, facts)
+
+    def pipeline(self, s: Pipeline, facts: Facts) -> str:
+        """A loop whose copies run ahead."""
+        spell = self.spell
+        start, stop = spell.expr(s.start, facts), spell.expr(s.stop, facts)
+        var = spell.var(s.var)
+        inner = facts.with_loop(s.var, s.start, s.stop, Const(1, INT32))
+        first, last = static(s.start), static(s.stop)
+        trips = None if first is None or last is None else max(0, last - first)
+        with spell.versions(s.versioned, "stage"), spell.meaning({s.ahead: var}):
+            producers = tuple(self.producer(x, facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))) for x in s.producers.body)
+            consumers: str | GemmInPipeline
+            product = _only_gemm(s.consumers) if s.prefetch_registers else None
+            if product is None:
+                consumers = self.sequence(s.consumers, inner)
+            else:
+                consumers = self.in_pipeline(product, s.consumers, inner)
+        return pipeline_text(
+            render, spell.need, PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, consumers)
+        )  # fmt: skip
+
+    def producer(self, s: PStmt, facts: Facts) -> tuple[str, str]:
+        """The function that copies one tile, and its body under its source line."""
+        target = _filled(s)
+        return self.spell.names.fresh(f"copy_{target}"), self.statement(s, facts)
+
+    def in_pipeline(self, s: PGemm, body: PSeq, facts: Facts) -> GemmInPipeline:
+        """The product that ends each step of a pipeline with register prefetch."""
+
+        def side(region: Region) -> Callable[[str], SharedOperand]:
+            def at(stage: str) -> SharedOperand:
+                with self.spell.versions((storage(region.buffer),), stage):
+                    found = self.operand(region, facts)
+                assert isinstance(found, SharedOperand)
+                return found
+
+            return at
+
+        span = next((x.span for x in body.body if isinstance(x, Stepped)), s.span)
+        return GemmInPipeline(s.plan, side(s.a), side(s.b), self.spell.buffer(s.c.buffer), self.clear(s, facts), self.comment(span))
+
+
+def _let(s: PStmt) -> Let | None:
+    match s:
+        case Stepped(_, PSeq((PScalar(Let() as leaf),))):
+            return leaf
+        case PScalar(Let() as leaf):
+            return leaf
+        case _:
+            return None
+
+
+def _only_gemm(body: PSeq) -> PGemm:
+    for s in body.body:
+        for x in s.body.body if isinstance(s, Stepped) else (s,):
+            if isinstance(x, PGemm):
+                return x
+    raise AssertionError("a prefetching pipeline has one product")
+
+
+def _filled(s: PStmt) -> str:
+    """The name of the tile that a producer fills."""
+    match s:
+        case Stepped(_, body) | TileLoop(body=body):
+            return _filled(body)
+        case PSeq(parts):
+            return _filled(parts[0])
+        case AsyncCopy():
+            return s.dst.name
+        case PScalar(Store(buffer)):
+            return buffer.name
+        case _:
+            return "tile"
+
+
+def _align(itemsize: int) -> str:
+    return "alignas(16) " if itemsize < 4 else ""
+
+
+def _product(shape: Sequence[Expr]) -> int:
+    out = 1
+    for e in shape:
+        out *= static(e) or 1
+    return out

@@ -1,0 +1,205 @@
+"""A whole .cu file from the plans of its kernels.
+
+    emit([plan], EmitOptions("gemm.py", source_lines)) -> the CUDA text, the same bytes every time
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilec.diagnostics import Span
+from tilec.emit import gemm, pipeline, prelude
+from tilec.emit.banner import banner_text
+from tilec.emit.body import BodyWriter
+from tilec.emit.cliteral import ctype
+from tilec.emit.launcher import launcher_text, scalar_type, signature
+from tilec.emit.manifest import comment, manifest
+from tilec.emit.memory import Spelling, swizzle_period
+from tilec.emit.names import Names
+from tilec.emit.render import indent, render
+from tilec.ir.expr import Buffer, Var
+from tilec.ir.kernel import Param
+from tilec.ir.visit import storage
+from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.plan import THREAD, LaunchPlan, Plan, SharedTile, Variant
+
+AXES = "xyz"
+KERNEL_NAMES = frozenset("thread warp lane block panel_blocks panel_top in_panel panel_rows chunk".split())
+"""C names that every kernel body keeps for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """`file` is the source as the user spelled it, `source` its lines; `line_directives` asks for #line."""
+
+    file: str
+    source: tuple[str, ...] = ()
+    line_directives: bool = False
+
+
+@dataclass(slots=True)
+class _File:
+    """What the kernels of one file share: the prelude entries they use and the layout functions."""
+
+    options: EmitOptions
+    needs: set[str] = field(default_factory=set)
+    layouts: dict[str, str] = field(default_factory=dict)
+
+    def comment(self, span: Span) -> str:
+        """The line that names the source of a statement."""
+        if self.options.line_directives:
+            return f'#line {span.line} "{_escaped(span.file)}"'
+        where = f"// {_base(span.file)}:{span.line}"
+        if span.file != self.options.file or not 0 < span.line <= len(self.options.source):
+            return where
+        text = " ".join(self.options.source[span.line - 1].split()).removesuffix("\\")
+        return f"{where}  {_ascii(text[:120])}"
+
+
+def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
+    """The text of the .cu."""
+    file = _File(options)
+    kernels = [_kernel(file, plan, launch, v) for plan in plans for launch in plan.launches for v in launch.variants]
+    launchers = [indent(launcher_text(render, plan)) for plan in plans]
+    target = min((p.target for p in plans), key=lambda t: t.number)
+    text = render(
+        "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
+        target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=prelude.select(sorted(file.needs)),
+        layouts=list(file.layouts.values()), kernels=kernels, launchers=launchers,
+    )  # fmt: skip
+    return text + "\n"
+
+
+def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> str:
+    """One __global__ function."""
+    sign = signature(plan)
+    reserved = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries()) | set(sign.names.values())
+    reserved |= {v.symbol for g in plan.launches for v in g.variants}
+    spell = Spelling(variant, Names(reserved), file.needs.add, "fast_math" in plan.kernel.flags, variant.facts)
+    for p, name in sign.names.items():
+        if isinstance(p, Buffer):
+            spell.buffers[p] = name
+        else:
+            spell.variables[p] = name
+    spell.variables[THREAD] = "thread"
+    writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
+    places = _places(spell, launch)
+    body = writer.sequence(variant.body, variant.facts)
+    tiles = _tiles(file, spell, variant, body)
+    lines = _thread_lines(body, launch) + [text for word, text in places if word in body or not word]
+    text = render(
+        "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
+        tiles=tiles, places=lines, body=body,
+    )  # fmt: skip
+    return indent(text)
+
+
+def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:
+    """The parameter list of the __global__ function."""
+    written = {storage(b) for b in plan.written}
+    out: list[str] = []
+    for p, name in names.items():
+        if isinstance(p, Buffer):
+            kind = ctype(p.dtype)
+            if kind.endswith("_t"):
+                file.needs.add(kind)
+            out.append(f"{kind}* __restrict__ {name}" if p in written else f"const {kind}* __restrict__ {name}")
+        else:
+            out.append(f"{_scalar(file, p)} {name}")
+    return ", ".join(out)
+
+
+def _scalar(file: _File, p: Var) -> str:
+    kind = ctype(p.dtype)
+    if kind.endswith("_t"):
+        file.needs.add(kind)
+        return kind
+    return scalar_type(p.dtype)
+
+
+def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
+    """Declarations of the thread numbers that the body mentions."""
+    x, y, z = launch.threads
+    number = "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
+    parts = []
+    if any(_mentions(body, w) for w in ("thread", "warp", "lane")):
+        parts.append(f"thread = {number}")
+    if _mentions(body, "warp"):
+        parts.append("warp = thread / 32")
+    if _mentions(body, "lane"):
+        parts.append("lane = thread % 32")
+    return [f"const int {', '.join(parts)};"] if parts else []
+
+
+def _mentions(text: str, word: str) -> bool:
+    code = re.sub(r"//.*", "", text)
+    return re.search(rf"\b{word}\b", code) is not None
+
+
+def _places(spell: Spelling, launch: LaunchPlan) -> list[tuple[str, str]]:
+    """(word, declaration) of block and thread indices; a declaration is used when the body mentions its word."""
+    out: list[tuple[str, str]] = []
+    names = [spell.var(v) for v in launch.launch.block_vars]
+    if launch.panel and len(names) >= 2:
+        out.append(("", render("kernel/raster.cu.jinja", panel=launch.panel, x=names[0], y=names[1])))
+        names_left = list(enumerate(names))[2:]
+    else:
+        names_left = list(enumerate(names))
+    out += [(n, f"const int {n} = blockIdx.{AXES[axis]};") for axis, n in names_left]
+    for v in launch.launch.thread_vars:
+        out.append((spell.var(v), f"const int {spell.var(v)} = threadIdx.{AXES[v.axis]};"))
+    return out
+
+
+def _tiles(file: _File, spell: Spelling, variant: Variant, body: str) -> list[str]:
+    """Declarations of the shared tiles, and the layout functions of those that are indexed through one."""
+    out: list[str] = []
+    for b, place in variant.placements.items():
+        if not isinstance(place, SharedTile):
+            continue
+        name, kind = spell.buffer(b), ctype(b.dtype)
+        if not _mentions(body, name) and not _mentions(body, f"{name}_at"):
+            continue
+        spell.need_type(b.dtype)
+        spell.need("shared_tile")
+        shape = "".join(f"[{n}]" for n in ((place.stages, *place.layout.shape) if place.stages > 1 else place.layout.shape))
+        elements = place.layout.elements * place.stages
+        out.append(f"{kind}* const {name} = shared_tile<{kind}, {elements}>({place.offset});  // {shape or 'one element'}")
+        if _mentions(body, f"{name}_at"):
+            text = _layout_function(name, place.layout)
+            unique = f"{variant.symbol}_{name}"
+            known = file.layouts.get(name)
+            if known is not None and known != text:
+                raise AssertionError(f"two layouts are called {unique}")
+            file.layouts[name] = text
+    return out
+
+
+def _layout_function(name: str, layout: SharedLayout) -> str:
+    """The function that turns (row, column) of a tile into an offset."""
+    if layout.swizzle is None:
+        return render("kernel/plain_at.cu.jinja", name=name, pitch=layout.pitch)
+    per = max(1, CHUNK // layout.itemsize)
+    chunks = layout.pitch // per
+    period, divide = layout.swizzle.mask + 1, 1 << layout.swizzle.shift
+    if len(layout.shape) < 2 or layout.pitch % per or chunks & (chunks - 1) or period > chunks:
+        return render("kernel/flat_at.cu.jinja", name=name, pitch=layout.pitch, per=per, divide=divide, period=period)
+    _, rows, count = swizzle_period(layout)
+    row = f"row % {count}" if rows == 1 else f"row / {rows} % {count}"
+    rule = f"row % {count}" if rows == 1 else f"(row / {rows}) % {count}"
+    return render("kernel/chunk_at.cu.jinja", name=name, pitch=layout.pitch, per=per, row=row, rule=rule)
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _escaped(path: str) -> str:
+    return path.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _ascii(text: str) -> str:
+    """Text that is safe in a comment of a C file in any encoding."""
+    return text.replace("??/", "? ?/")

@@ -1,0 +1,307 @@
+"""Tile loops and asynchronous copies as CUDA text.
+
+A tile loop runs over register digits or over rounds of chunks. Where several elements go together, memory is moved by vectors
+in front of and behind a small unrolled loop over the elements of the chunk.
+
+    for i in T.Parallel(1024): Y[i] = X[i] * 2  ->  vec<float, 4> X_v = load_vec<4>(...); for (e ...) Y_v.v[e] = X_v.v[e] * 2.0f; store_vec(...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tilec.analysis.facts import Facts
+from tilec.analysis.ranges import bounds
+from tilec.emit.cliteral import ctype
+from tilec.emit.memory import Spelling
+from tilec.emit.render import render
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
+from tilec.ir.tile import Atomic, Print, Store
+from tilec.ir.visit import stmt_exprs, walk_expr
+from tilec.layout.fragment import FragmentLayout
+from tilec.plan.domains import static
+from tilec.plan.plan import AsyncCopy, ElementKey, InMemory, PFor, PIf, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
+
+
+class Statements(Protocol):
+    """Writes the statements inside a loop."""
+
+    def sequence(self, seq: PSeq, facts: Facts) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One `for` of a nest: `count` is C text."""
+
+    var: str
+    count: str
+    unroll: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWriter:
+    """Writes the loops of one kernel body; `inner` writes what they contain."""
+
+    spell: Spelling
+    inner: Statements
+    threads: int
+
+    # ---- nests -----------------------------------------------------------------------------------------------------
+
+    def tile_loop(self, s: TileLoop, facts: Facts) -> str:
+        """A loop over the registers or chunks of a tile."""
+        spell = self.spell
+        levels, digits = self.levels(s.how, s.digits, s.vector, s.unroll, facts)
+        known = self.within(s.how, s.digits, facts)
+        with spell.meaning(digits):
+            values = self.values(s.vars, s.values, s.body, s.guard, known)
+            inside = known
+            for v, e in zip(s.vars, s.values, strict=True):
+                inside = inside.with_range(v, 0, _top(e, known), divisor=s.vector if v is s.vars[-1] and s.vector > 1 else 1)
+            guard = "" if s.guard is None else spell.expr(s.guard, inside)
+            once = "" if s.once is None else spell.expr(s.once, facts)
+        if s.vector > 1:
+            body = self.by_vectors(s, digits, inside, once)
+        else:
+            with spell.meaning(digits):
+                body = self.inner.sequence(_once(s.body, s.once), inside)
+        return render("parallel/loop.cu.jinja", loops=levels, values=values, guard=guard, body=body)
+
+    def levels(
+        self, how: FragmentLayout | Spread, digits: tuple[Var, ...], vector: int, unroll: bool, facts: Facts
+    ) -> tuple[list[Level], dict[Var, str]]:
+        """The nest, slowest loop first, and the text of each digit at the first element of a chunk."""
+        spell = self.spell
+        if isinstance(how, Spread):
+            if not digits:
+                return [], {}
+            count = static(how.rounds)
+            full = unroll and count is not None
+            return [Level(spell.var(digits[0]), spell.expr(how.rounds, facts), full)], {}
+        levels: list[Level] = []
+        texts: dict[Var, str] = {}
+        for n, (v, g) in enumerate(zip(digits, how.regs, strict=True)):
+            step = vector if n == 0 else 1
+            count = g.size // step
+            if count == 1:
+                texts[v] = "0"
+                continue
+            name = spell.var(v)
+            levels.append(Level(name, str(count), True))
+            if step > 1:
+                texts[v] = f"({name} * {step})"
+        return levels[::-1], texts
+
+    def within(self, how: FragmentLayout | Spread, digits: tuple[Var, ...], facts: Facts) -> Facts:
+        """Facts inside the nest."""
+        if isinstance(how, Spread):
+            for v in digits:
+                facts = facts.with_loop(v, Const(0, INT32), how.rounds, Const(1, INT32))
+            return facts
+        for v, g in zip(digits, how.regs, strict=True):
+            facts = facts.with_range(v, 0, g.size - 1)
+        return facts
+
+    def values(self, variables: tuple[Var, ...], values: tuple[Expr, ...], body: PSeq | None, guard: Expr | None, facts: Facts) -> list[str]:
+        """`name = value` for every variable of the domain that something mentions."""
+        used = set() if body is None else _mentioned(body)
+        if guard is not None:
+            used |= {x for x in walk_expr(guard) if isinstance(x, Var)}
+        out: list[str] = []
+        for v, e in zip(variables, values, strict=True):
+            if body is None or v in used:
+                out.append(f"{self.spell.var(v)} = {self.spell.expr(e, facts)}")
+        return out
+
+    # ---- vectors ---------------------------------------------------------------------------------------------------
+
+    def by_vectors(self, s: TileLoop, digits: dict[Var, str], facts: Facts, once: str) -> str:
+        """The elements of a chunk: wide loads, one small loop, wide stores."""
+        spell = self.spell
+        stores = [x.stmt for x in s.body.body if isinstance(x, PScalar) and isinstance(x.stmt, Store)]
+        before: list[str] = []
+        after: list[str] = []
+        each: list[str] = []
+        element = spell.names.fresh("e")
+        saved = dict(spell.vectors)
+        with spell.meaning(digits):
+            for key in self.wide_loads(stores):
+                before.append(self.load_vector(key, s.vector, element, facts))
+        if len(stores) == 1 and _plain_copy(stores[0], spell):
+            key = (stores[0].buffer, stores[0].indices)
+            value = stores[0].value
+            assert isinstance(value, Load)
+            name = spell.vectors[value.buffer, value.indices].removesuffix(f".v[{element}]")
+            with spell.meaning(digits):
+                after.append(self.store_vector(key, s.vector, name, facts, once))
+        else:
+            moved = self.element_meaning(s, digits, element)
+            for x in stores:
+                each.append(self.element_store(x, s.vector, element, moved, digits, facts, before, after, once))
+        spell.vectors = saved
+        return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(each), after=after)
+
+    def wide_loads(self, stores: Iterable[Store]) -> list[ElementKey]:
+        """The reads that are done by whole vectors, each once, in order."""
+        found: dict[ElementKey, None] = {}
+        for s in stores:
+            for root in stmt_exprs(s):
+                for e in walk_expr(root):
+                    if isinstance(e, Load) and self.is_wide(e.buffer, e.indices):
+                        found.setdefault((e.buffer, e.indices))
+        return list(found)
+
+    def is_wide(self, b: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """True when the plan moves whole vectors here."""
+        element = self.spell.variant.elements.get((b, indices))
+        return isinstance(element, InMemory) and element.wide
+
+    def element_meaning(self, s: TileLoop, digits: dict[Var, str], element: str) -> dict[Var, str]:
+        """The texts of the last variable and of the fastest digit for one element of a chunk."""
+        texts = dict(digits)
+        last = s.vars[-1]
+        texts[last] = f"({self.spell.var(last)} + {element})"
+        if isinstance(s.how, FragmentLayout) and s.digits:
+            first = digits.get(s.digits[0], "0").strip("()")
+            texts[s.digits[0]] = element if first == "0" else f"({first} + {element})"
+        return texts
+
+    def load_vector(self, key: ElementKey, count: int, element: str, facts: Facts) -> str:
+        """Declares a vector and loads it; zeros or safe values where it is out of range."""
+        spell = self.spell
+        b, indices = key
+        spell.need("load_vec")
+        name = spell.names.fresh(f"{b.name}_v")
+        kind = ctype(b.dtype)
+        value = f"load_vec<{count}>({spell.address(b, indices, facts)})"
+        checks = spell.checks(b, indices)
+        spell.vectors[key] = f"{name}.v[{element}]"
+        if not checks:
+            return f"const vec<{kind}, {count}> {name} = {value};"
+        if b.safe_value is None:
+            return f"const vec<{kind}, {count}> {name} = {spell.tests(checks, facts)} ? {value} : vec<{kind}, {count}>{{}};"
+        rest = ", ".join([spell.safe(b, facts)] * count)
+        return f"const vec<{kind}, {count}> {name} = {spell.tests(checks, facts)} ? {value} : vec<{kind}, {count}>{{{{{rest}}}}};"
+
+    def element_store(
+        self, s: Store, count: int, element: str, moved: dict[Var, str], digits: dict[Var, str], facts: Facts, before: list[str],
+        after: list[str], once: str,
+    ) -> str:  # fmt: skip
+        """The assignment of one element; wide ones collect in a vector that is stored behind the loop."""
+        spell = self.spell
+        near = facts.with_range(Var("e"), 0, count - 1)
+        if self.is_wide(s.buffer, s.indices):
+            name = spell.names.fresh(f"{s.buffer.name}_v")
+            before.append(f"vec<{ctype(s.buffer.dtype)}, {count}> {name};")
+            with spell.meaning(digits):
+                after.append(self.store_vector((s.buffer, s.indices), count, name, facts, once))
+            with spell.meaning(moved):
+                return f"{name}.v[{element}] = {spell.expr(s.value, near)};"
+        with spell.meaning(moved):
+            text = f"{spell.place(s.buffer, s.indices, near)} = {spell.expr(s.value, near)};"
+            tests = spell.tests(spell.checks(s.buffer, s.indices), near)
+        if s.buffer.scope in (Scope.GLOBAL, Scope.SHARED):
+            tests = " && ".join(t for t in (once, tests) if t)
+        return render("parallel/if.cu.jinja", cond=tests, then=text, orelse="") if tests else text
+
+    def store_vector(self, key: ElementKey, count: int, name: str, facts: Facts, once: str) -> str:
+        """Stores a vector where it is in range."""
+        spell = self.spell
+        spell.need("store_vec")
+        text = f"store_vec({spell.address(*key, facts)}, {name});"
+        tests = " && ".join(t for t in (once, spell.tests(spell.checks(*key), facts)) if t)
+        return render("parallel/if.cu.jinja", cond=tests, then=text, orelse="") if tests else text
+
+    # ---- asynchronous copies ---------------------------------------------------------------------------------------
+
+    def async_copy(self, s: AsyncCopy, facts: Facts) -> str:
+        """Chunks by cp.async."""
+        spell = self.spell
+        levels, _ = self.levels(s.how, s.digits, 1, True, facts)
+        known = self.within(s.how, s.digits, facts)
+        values = self.values(s.vars, s.values, None, None, known)
+        inside = known
+        for v, e in zip(s.vars, s.values, strict=True):
+            inside = inside.with_range(v, 0, _top(e, known), divisor=s.chunk if v is s.vars[-1] else 1)
+        size = s.chunk * s.src.dtype.bytes
+        function = f"cp_async_{size}"
+        spell.need(f"{function}_zfill" if s.valid is not None else function)
+        valid = "" if s.valid is None else spell.expr(s.valid, inside)
+        body = render(
+            "copy/cp_async.cu.jinja", function=function, dst=spell.address(s.dst, s.dst_index, inside),
+            src=spell.address(s.src, s.src_index, inside), valid=valid,
+        )  # fmt: skip
+        guard = "" if s.guard is None else spell.expr(s.guard, known)
+        return render("parallel/loop.cu.jinja", loops=levels, values=values, guard=guard, body=body)
+
+
+def _plain_copy(s: Store, spell: Spelling) -> bool:
+    """True when a store only moves a vector that was loaded as it is."""
+    element = spell.variant.elements.get((s.buffer, s.indices))
+    wide = isinstance(element, InMemory) and element.wide
+    return wide and isinstance(s.value, Load) and (s.value.buffer, s.value.indices) in spell.vectors
+
+
+def _top(e: Expr, facts: Facts) -> int | None:
+    return bounds(e, facts)[1]
+
+
+def _mentioned(s: PStmt) -> set[Var]:
+    """Every variable that planned statements mention."""
+    out: set[Var] = set()
+
+    def see(*exprs: Expr | None) -> None:
+        for e in exprs:
+            if e is not None:
+                out.update(x for x in walk_expr(e) if isinstance(x, Var))
+
+    match s:
+        case PSeq(body):
+            for c in body:
+                out |= _mentioned(c)
+        case PScalar(leaf):
+            see(*stmt_exprs(leaf))
+        case PIf(cond, then, orelse):
+            see(cond)
+            out |= _mentioned(then) | _mentioned(orelse)
+        case PFor():
+            see(s.start, s.stop, s.step)
+            out |= _mentioned(s.body)
+        case PWhile(cond, body):
+            see(cond)
+            out |= _mentioned(body)
+        case _:
+            pass
+    return out
+
+
+def _once(body: PSeq, once: Expr | None) -> PSeq:
+    """A loop body whose effects outside of registers are restricted to one of the threads that hold copies."""
+    if once is None:
+        return body
+
+    def visit(s: PStmt) -> PStmt:
+        match s:
+            case PSeq(parts):
+                return PSeq(tuple(map(visit, parts)))
+            case PScalar(Store(buffer)) if buffer.scope in (Scope.GLOBAL, Scope.SHARED):
+                return PIf(once, PSeq((s,)), PSeq(()))
+            case PScalar(Atomic() | Print()):
+                return PIf(once, PSeq((s,)), PSeq(()))
+            case PIf(cond, then, orelse, span):
+                return PIf(cond, _once(then, once), _once(orelse, once), span)
+            case PFor():
+                return PFor(s.var, s.start, s.stop, s.step, _once(s.body, once), s.unroll, s.span)
+            case PWhile(cond, inside, span):
+                return PWhile(cond, _once(inside, once), span)
+            case _:
+                return s
+
+    out = visit(body)
+    assert isinstance(out, PSeq)
+    return out
+
+

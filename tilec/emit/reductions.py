@@ -1,0 +1,145 @@
+"""A block-wide reduction of a register tile as CUDA text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+
+from tilec.analysis.facts import Facts
+from tilec.emit.cliteral import ctype
+from tilec.emit.memory import Spelling
+from tilec.emit.render import render
+from tilec.ir.dtypes import BOOL, INT32, DType, int_range
+from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Select, Var, VarKind
+from tilec.layout.fragment import Digit, FragmentLayout
+from tilec.plan.access import layout_values, times, total
+from tilec.plan.plan import THREAD, PReduce
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop of the reduction: C name and count."""
+
+    var: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Partner:
+    """A thread digit whose threads meet in shared memory: C name of its loop, and size."""
+
+    var: str
+    size: int
+
+
+def identity(op: str, dtype: DType) -> Const:
+    """The value that changes nothing."""
+    low, high = (-inf, inf) if dtype.is_float else int_range(dtype)
+    values: dict[str, int | float] = {"sum": 0, "abssum": 0, "absmax": 0, "max": low, "min": high, "any": 0, "all": 1, "bitor": 0, "bitxor": 0}
+    value = values.get(op, -1 if low < 0 else high)
+    return Const(float(value) if dtype.is_float else int(value), dtype)
+
+
+def combine(op: str, a: Expr, b: Expr, dtype: DType, nan_propagate: bool) -> Expr:
+    """`a` and `b`, both of `dtype`, joined."""
+    match op:
+        case "sum" | "abssum":
+            return Binary("add", a, b, dtype)
+        case "max" | "absmax" | "min":
+            best: Expr = Binary("min" if op == "min" else "max", a, b, dtype)
+            if nan_propagate and dtype.is_float:
+                either = Logical("or", Call("isnan", (a,), BOOL), Call("isnan", (b,), BOOL))
+                best = Select(either, Const(nan, dtype), best, dtype)
+            return best
+        case "any" | "all":
+            zero = Const(0.0 if dtype.is_float else 0, dtype)
+            both = Logical("or" if op == "any" else "and", Compare("ne", a, zero), Compare("ne", b, zero))
+            return both if dtype == BOOL else Cast(both, dtype)
+        case _:
+            return Binary({"bitand": "and", "bitor": "or", "bitxor": "xor"}[op], a, b, dtype)
+
+
+def _taken(op: str, value: Expr, dtype: DType) -> Expr:
+    """A source element as the reduction takes it."""
+    out = value if value.dtype == dtype else Cast(value, dtype)
+    if op in ("abssum", "absmax"):
+        return Call("abs", (out,), dtype)
+    if op in ("any", "all") and dtype != BOOL:
+        zero = Const(0.0 if value.dtype.is_float else 0, value.dtype)
+        return Cast(Compare("ne", value, zero), dtype)
+    return out
+
+
+def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
+    """Statements that reduce the registers of `s.src` over a dimension into those of `s.dst`."""
+    dtype = s.dst.dtype
+    acc, value = Var("acc", dtype), Var("value", dtype)
+    taken = Var("value", s.src.dtype)
+    shared_name = spell.names.fresh("value")
+    spell.variables[value] = spell.variables[taken] = shared_name
+    layout = s.src_layout
+    kept = [(n, g) for n, g in enumerate(layout.regs) if g.dim != s.dim]
+    results = 1
+    for _, g in kept:
+        results *= g.size
+    result = Var("line", INT32, VarKind.LOOP)
+    known = facts.with_range(result, 0, results - 1)
+    inner: list[_Loop] = []
+    digits: list[Expr] = [Const(0, INT32)] * len(layout.regs)
+    for n, g in enumerate(layout.regs):
+        if g.dim == s.dim:
+            v = Var("n", INT32, VarKind.LOOP)
+            inner.append(_Loop(spell.var(v), g.size))
+            known = known.with_range(v, 0, g.size - 1)
+            digits[n] = v
+    weight = 1
+    for n, g in kept:
+        digits[n] = _digit(result, weight, g, results)
+        weight *= g.size
+    register = total([times(d, w) for d, w in zip(digits, _weights(layout), strict=True)][::-1])
+    spell.need_type(dtype)
+    spell.need_type(s.src.dtype)
+    if s.lane_steps:
+        spell.need("shfl_xor")
+    partners = [_Partner(spell.names.fresh("p"), size) for _, size in s.partners]
+    merge = spell.expr(combine(s.op, acc, value, dtype, s.nan_propagate), known)
+    return render(
+        "reduce/block.cu.jinja", type=ctype(dtype), source_type=ctype(s.src.dtype), result=spell.var(result), results=results,
+        acc=spell.var(acc), identity=spell.expr(identity(s.op, dtype), known), inner=inner[::-1], value=shared_name,
+        src=spell.buffer(s.src), register=spell.expr(register, known), valid=_valid(spell, layout, s, digits, known),
+        take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known), lane_steps=s.lane_steps, merge=merge,
+        scratch="" if s.scratch is None else spell.buffer(s.scratch), threads=threads, partners=partners,
+        first=_first(s), partner="".join(f" + {p.var} * {place}" for p, (place, _) in zip(partners, s.partners, strict=True)),
+        keep=not s.clear, dst=spell.buffer(s.dst), target=spell.var(result),
+    )  # fmt: skip
+
+
+def _weights(layout: FragmentLayout) -> list[int]:
+    out, weight = [], 1
+    for g in layout.regs:
+        out.append(weight)
+        weight *= g.size
+    return out
+
+
+def _digit(result: Var, weight: int, g: Digit, results: int) -> Expr:
+    """The digit of a result number."""
+    value: Expr = result if weight == 1 else Binary("floordiv", result, Const(weight, INT32), INT32)
+    return value if weight * g.size == results else Binary("mod", value, Const(g.size, INT32), INT32)
+
+
+def _valid(spell: Spelling, layout: FragmentLayout, s: PReduce, digits: list[Expr], facts: Facts) -> str:
+    """The condition that keeps the padding of the reduced dimension out; "" when there is none."""
+    if layout.padded(s.dim) <= layout.shape[s.dim]:
+        return ""
+    at = layout_values(layout, THREAD, digits)[s.dim]
+    return spell.expr(Compare("lt", at, Const(layout.shape[s.dim], INT32)), facts)
+
+
+def _first(s: PReduce) -> str:
+    """The thread of a group whose digits are all zero, as C text."""
+    text = "thread"
+    for place, size in s.partners:
+        digit = "thread" if place == 1 else f"thread / {place}"
+        text += f" - {digit} % {size}" + ("" if place == 1 else f" * {place}")
+    return text

@@ -1,0 +1,63 @@
+"""Scalar statements with an idiom of their own as CUDA text: atomics, printf, traps."""
+
+from __future__ import annotations
+
+from tilec.analysis.facts import Facts
+from tilec.emit.cliteral import ctype
+from tilec.emit.memory import Spelling
+from tilec.emit.render import render
+from tilec.ir.dtypes import DType, Kind
+from tilec.ir.expr import Expr
+from tilec.ir.tile import Atomic, Print, Trap
+
+
+def atomic_text(spell: Spelling, s: Atomic, facts: Facts) -> str:
+    """An atomic update of one element, dropped out of range; its old value where the author wants it."""
+    function = f"atomic_{s.op}"
+    spell.need(function)
+    operands = ", ".join([f"&{spell.place(s.buffer, s.indices, facts)}", *(spell.expr(e, facts) for e in s.operands)])
+    call = f"{function}({operands})"
+    checks = spell.checks(s.buffer, s.indices)
+    if s.result is None:
+        return render("parallel/if.cu.jinja", cond=spell.tests(checks, facts), then=f"{call};", orelse="") if checks else f"{call};"
+    kind = ctype(s.result.dtype)
+    value = f"{spell.tests(checks, facts)} ? {call} : {kind}{{}}" if checks else call
+    return f"const {kind} {spell.var(s.result)} = {value};"
+
+
+def c_string(text: str) -> str:
+    """A C string literal; bytes beyond printable ASCII as octal escapes."""
+    out = []
+    for byte in text.encode():
+        char = chr(byte)
+        if char in '\\"?':
+            out.append("\\" + char)
+        elif 32 <= byte < 127:
+            out.append(char)
+        else:
+            out.append(f"\\{byte:03o}")
+    return '"' + "".join(out) + '"'
+
+
+def _format(dtype: DType) -> str:
+    if dtype.is_float:
+        return "%g"
+    if dtype.kind is Kind.UINT:
+        return "%llu" if dtype.bits == 64 else "%u"
+    return "%lld" if dtype.bits == 64 else "%d"
+
+
+def print_text(spell: Spelling, s: Print, facts: Facts) -> str:
+    """printf with a format for each argument's type."""
+
+    def argument(e: Expr) -> str:
+        return f"static_cast<double>({spell.writer(facts).as_float(e)})" if e.dtype.is_float else spell.expr(e, facts)
+
+    form = s.message.replace("%", "%%") + (" " if s.message and s.args else "") + " ".join(_format(e.dtype) for e in s.args) + "\n"
+    return f"printf({', '.join([c_string(form), *(argument(e) for e in s.args)])});"
+
+
+def trap_text(spell: Spelling, s: Trap, facts: Facts) -> str:
+    """A check that ends the kernel with a message when it fails."""
+    stop = f"printf({c_string(s.message.replace('%', '%%') + chr(10))});\n__trap();"
+    return render("parallel/if.cu.jinja", cond=f"!({spell.expr(s.cond, facts)})", then=stop, orelse="")

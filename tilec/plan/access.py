@@ -1,0 +1,211 @@
+"""How one element access is carried out: which register, or which tests and how wide a memory access.
+
+    register_index(C layout, dims (0, 1), loop layout, digits) -> (m * 8 + n) * 4 + h * 2 + p
+    bounds_checks(A, (by * 128 + row, col)) -> [by * 128 + row < M] when 128 does not divide M
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilec.analysis.affine import coefficient, depends_on
+from tilec.analysis.facts import Facts
+from tilec.analysis.proofs import prove
+from tilec.analysis.ranges import divisor
+from tilec.analysis.simplify import simplify
+from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Logical, Var
+from tilec.layout.fragment import REPLICA, Digit, FragmentLayout, thread_places
+from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.domains import Dims, add, cast
+
+
+def times(a: Expr, n: int) -> Expr:
+    """a * n with the trivial cases folded."""
+    if n == 0:
+        return Const(0, a.dtype)
+    if isinstance(a, Const):
+        return Const(int(a.value) * n, a.dtype)
+    return a if n == 1 else Binary("mul", a, Const(n, a.dtype), a.dtype)
+
+
+def total(parts: Sequence[Expr]) -> Expr:
+    """The sum of parts, 0 when there are none."""
+    out: Expr = Const(0, INT32)
+    for p in parts:
+        out = add(out, p)
+    return out
+
+
+def _sized(digits: Sequence[Digit], dim: int) -> set[tuple[int, int]]:
+    return {(d.stride, d.size) for d in digits if d.dim == dim and d.size > 1}
+
+
+def register_index(fragment: FragmentLayout, dims: Dims, loop: FragmentLayout, digits: Sequence[Expr]) -> Expr | None:
+    """The register of a fragment that a thread of `loop` needs in its iteration, or None when it lies in another thread.
+
+    `digits` are the values of the loop's register digits, in the order of `loop.regs`.
+    """
+    if fragment.threads != loop.threads:
+        return None
+    wanted = {d for d in dims if d is not None}
+    here = {(place, d.dim, d.stride, d.size) for place, d in thread_places(loop) if d.dim in wanted}
+    there = {(place, dims[d.dim], d.stride, d.size) for place, d in thread_places(fragment)}
+    if here != there:
+        return None
+    for n, d in enumerate(dims):
+        if _sized(fragment.regs, n) != (set() if d is None else _sized(loop.regs, d)):
+            return None
+    value = {(g.dim, g.stride, g.size): e for g, e in zip(loop.regs, digits, strict=True)}
+    weight, parts = 1, []
+    for g in fragment.regs:
+        dim = dims[g.dim]
+        if g.size > 1 and dim is not None:
+            parts.append(times(value[dim, g.stride, g.size], weight))
+        weight *= g.size
+    return total(tuple(reversed(parts)))
+
+
+def constant_register(fragment: FragmentLayout, index: Sequence[int]) -> int | None:
+    """The register that holds a fixed element in every thread; None when only some threads hold it."""
+    if thread_places(fragment):
+        return None
+    left = list(index)
+    register, weight = 0, 1
+    per_dim = sorted(fragment.regs, key=lambda g: -g.stride)
+    values: dict[Digit, int] = {}
+    for g in per_dim:
+        values[g] = min(left[g.dim] // g.stride, g.size - 1)
+        left[g.dim] -= values[g] * g.stride
+    if any(left):
+        return None
+    for g in fragment.regs:
+        register += values[g] * weight
+        weight *= g.size
+    return register
+
+
+def copies_guard(layout: FragmentLayout, thread: Var) -> Expr | None:
+    """The condition that picks one of the threads that hold the same elements; None when there are no copies."""
+    conditions: list[Expr] = []
+    place = 1
+    for d in layout.thread:
+        if d.dim == REPLICA and d.size > 1:
+            digit: Expr = thread if place == 1 else Binary("floordiv", thread, Const(place, INT32), INT32)
+            if place * d.size < layout.threads:
+                digit = Binary("mod", digit, Const(d.size, INT32), INT32)
+            conditions.append(Compare("eq", digit, Const(0, INT32)))
+        place *= d.size
+    if place < layout.threads:
+        conditions.append(Compare("lt", thread, Const(place, INT32)))
+    return conjunction(conditions)
+
+
+def conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """All of `conditions`, or None when there are none."""
+    out: Expr | None = None
+    for c in conditions:
+        out = c if out is None else Logical("and", out, c)
+    return out
+
+
+def layout_values(layout: FragmentLayout, thread: Var, digits: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The tensor index of a register as expressions over the thread number and the register digits."""
+    parts: list[list[Expr]] = [[] for _ in layout.shape]
+    for g, e in zip(layout.regs, digits, strict=True):
+        parts[g.dim].append(times(e, g.stride))
+    place, left = 1, layout.threads
+    for d in layout.thread:
+        left = -(-left // d.size)
+        if d.dim != REPLICA and d.size > 1:
+            value: Expr = thread if place == 1 else Binary("floordiv", thread, Const(place, INT32), INT32)
+            if left > 1:
+                value = Binary("mod", value, Const(d.size, INT32), INT32)
+            parts[d.dim].append(times(value, d.stride))
+        place *= d.size
+    return tuple(total(tuple(reversed(p))) for p in parts)
+
+
+def compare(op: str, a: Expr, b: Expr) -> Compare:
+    """a op b, in 64 bits when either side is."""
+    dtype = INT64 if INT64 in (a.dtype, b.dtype) or a.dtype != b.dtype else a.dtype
+    return Compare(op, cast(a, dtype), cast(b, dtype))
+
+
+def bounds_checks(buffer: Buffer, indices: Sequence[Expr], facts: Facts) -> tuple[Expr, ...]:
+    """The tests that keep an access inside a global tensor, those that are proven left out."""
+    out: list[Expr] = []
+    for e, extent in zip(indices, buffer.shape, strict=True):
+        for test in (compare("ge", e, Const(0, e.dtype)), compare("lt", e, extent)):
+            if prove(test, facts) is not True:
+                out.append(simplify(test, facts))
+    return tuple(out)
+
+
+def _inner(indices: Sequence[Expr], var: Var) -> bool:
+    """True when the last index moves with `var` one by one and no other index depends on it."""
+    return bool(indices) and coefficient(indices[-1], var) == 1 and not any(depends_on(e, (var,)) for e in indices[:-1])
+
+
+def row_strides(buffer: Buffer) -> tuple[Expr, ...]:
+    """Strides of a global tensor in elements: the declared ones, or those of dense rows."""
+    if buffer.strides is not None:
+        return buffer.strides
+    out: list[Expr] = []
+    step: Expr = Const(1, INT32)
+    for extent in reversed(buffer.shape):
+        out.append(step)
+        if isinstance(step, Const) and isinstance(extent, Const):
+            n = int(step.value) * int(extent.value)
+            step = Const(n, INT32 if n < 1 << 31 else INT64)
+        elif isinstance(step, Const) and step.value == 1:
+            step = extent
+        else:
+            step = Binary("mul", cast(step, INT64), cast(extent, INT64), INT64)
+    return tuple(reversed(out))
+
+
+def global_width(buffer: Buffer, indices: Sequence[Expr], var: Var, most: int, facts: Facts, alignment: Callable[[Buffer], int]) -> int:
+    """How many elements along `var` a global access may move at once, at most `most` (a power of two).
+
+    All of them must lie side by side, start on a multiple of their size, and be in or out of range together.
+    """
+    if not _inner(indices, var):
+        return 1
+    strides = row_strides(buffer)
+    if not (isinstance(strides[-1], Const) and strides[-1].value == 1):
+        return 1
+    width = min(most, alignment(buffer) // buffer.dtype.bytes, CHUNK // buffer.dtype.bytes)
+    while width > 1 and not _wide_enough(buffer, indices, strides, var, width, facts):
+        width //= 2
+    return max(1, width)
+
+
+def _wide_enough(buffer: Buffer, indices: Sequence[Expr], strides: Sequence[Expr], var: Var, width: int, facts: Facts) -> bool:
+    here = facts.with_range(var, divisor=width)
+
+    def divides(e: Expr) -> bool:
+        return divisor(e, here) % width == 0
+
+    for e, s in zip(indices[:-1], strides[:-1], strict=True):
+        if not (divides(s) or divides(e) or (isinstance(e, Const) and e.value == 0)):
+            return False
+    if not divides(indices[-1]):
+        return False
+    last = indices[-1]
+    inside = prove(compare("lt", last, buffer.shape[-1]), facts) is True and prove(compare("ge", last, Const(0, last.dtype)), facts) is True
+    return inside or divides(buffer.shape[-1])
+
+
+def shared_width(layout: SharedLayout, indices: Sequence[Expr], var: Var, most: int, facts: Facts) -> int:
+    """How many elements along `var` a shared access may move at once, at most `most`."""
+    if not _inner(indices, var):
+        return 1
+    width = min(most, CHUNK // layout.itemsize)
+    while width > 1:
+        here = facts.with_range(var, divisor=width)
+        rows = all(s % width == 0 or (isinstance(e, Const) and e.value == 0) for s, e in zip(layout.strides[:-1], indices[:-1], strict=True))
+        if rows and divisor(indices[-1], here) % width == 0:
+            break
+        width //= 2
+    return max(1, width)

@@ -1,0 +1,216 @@
+"""Puts block barriers where threads could otherwise meet in memory.
+
+A barrier goes in front of a statement that reads a tile which another thread may have written since the last barrier, or
+writes one that another thread may still read or have written. Loops are walked until what is pending at their start no longer
+changes, so hazards between the end of one step and the start of the next are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tilec.diagnostics import error
+from tilec.ir.expr import Buffer, Expr, Load, Scope
+from tilec.ir.tile import Atomic, Store
+from tilec.ir.visit import stmt_exprs, storage, walk_expr
+from tilec.plan.plan import (
+    AsyncCopy,
+    FillRegisters,
+    PBarrier,
+    PFor,
+    PGemm,
+    PIf,
+    Pipeline,
+    PReduce,
+    PScalar,
+    PSeq,
+    PStmt,
+    PWhile,
+    Stepped,
+    TileLoop,
+)  # fmt: skip
+
+Tiles = frozenset[Buffer]
+NONE: Tiles = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Tiles read and written since the last barrier."""
+
+    reads: Tiles = NONE
+    writes: Tiles = NONE
+
+    def clashes(self, reads: Tiles, writes: Tiles) -> Tiles:
+        """The tiles for which a statement that reads and writes these must wait."""
+        return (reads & self.writes) | (writes & (self.reads | self.writes))
+
+    def after(self, reads: Tiles, writes: Tiles) -> Pending:
+        """What is pending once such a statement has run."""
+        return Pending(self.reads | reads, self.writes | writes)
+
+    def join(self, other: Pending) -> Pending:
+        """What may be pending when control comes from either side."""
+        return Pending(self.reads | other.reads, self.writes | other.writes)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch."""
+
+    tracked: Callable[[Buffer], bool]
+    varies: Callable[[Expr], bool]
+
+    def effects(self, s: PStmt) -> tuple[Tiles, Tiles]:
+        """The shared tiles that a statement reads and writes, those of everything inside it included."""
+        reads: set[Buffer] = set()
+        writes: set[Buffer] = set()
+
+        def read(*exprs: Expr | None) -> None:
+            for e in exprs:
+                if e is not None:
+                    reads.update(storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load))
+
+        def visit(s: PStmt) -> None:
+            match s:
+                case PSeq(body):
+                    for c in body:
+                        visit(c)
+                case Stepped(_, body) | TileLoop(body=body):
+                    visit(body)
+                case PScalar(leaf):
+                    read(*stmt_exprs(leaf))
+                    if isinstance(leaf, Store | Atomic):
+                        writes.add(storage(leaf.buffer))
+                case PFor():
+                    read(s.start, s.stop, s.step)
+                    visit(s.body)
+                case PWhile(cond, body):
+                    read(cond)
+                    visit(body)
+                case PIf(cond, then, orelse):
+                    read(cond)
+                    visit(then)
+                    visit(orelse)
+                case AsyncCopy():
+                    read(*s.src_index, *s.dst_index, s.valid)
+                    reads.add(storage(s.src))
+                    writes.add(storage(s.dst))
+                case FillRegisters(_, value):
+                    read(value)
+                case PGemm():
+                    read(s.clear)
+                    reads.update(storage(r.buffer) for r in (s.a, s.b, s.c))
+                case PReduce():
+                    writes.update(() if s.scratch is None else (s.scratch,))
+                case Pipeline():
+                    visit(s.producers)
+                    visit(s.consumers)
+                case PBarrier():
+                    pass
+
+        visit(s)
+        return frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes))
+
+    def sequence(self, seq: PSeq, pending: Pending, uniform: bool) -> tuple[PSeq, Pending]:
+        out: list[PStmt] = []
+        for s in seq.body:
+            new, pending = self.statement(s, pending, uniform)
+            out += new
+        return PSeq(tuple(out)), pending
+
+    def statement(self, s: PStmt, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        match s:
+            case PSeq():
+                body, pending = self.sequence(s, pending, uniform)
+                return [body], pending
+            case Stepped(span, inside):
+                body, pending = self.sequence(inside, pending, uniform)
+                # A barrier in front of the statement's own code reads better before its comment.
+                lead = [x for x in body.body[:1] if isinstance(x, PBarrier)]
+                return [*lead, Stepped(span, PSeq(body.body[len(lead) :]))], pending
+            case PFor() | PWhile():
+                return self.loop(s, pending, uniform)
+            case PIf():
+                return self.branch(s, pending, uniform)
+            case Pipeline():
+                return self.pipeline(s, pending)
+            case PBarrier(kind):
+                return [s], Pending() if kind == "block" and uniform else pending
+            case PReduce() if s.scratch is not None:
+                reads, writes = self.effects(s)
+                out = self.wait(pending.clashes(reads, writes), uniform, s)
+                return [*out, s], Pending(writes)  # its own barrier orders all that came before
+            case _:
+                reads, writes = self.effects(s)
+                clash = pending.clashes(reads, writes)
+                out = self.wait(clash, uniform, s)
+                return [*out, s], (Pending() if clash else pending).after(reads, writes)
+
+    def wait(self, clash: Tiles, uniform: bool, s: PStmt) -> list[PStmt]:
+        """A barrier for these tiles; an error where not all threads would reach it."""
+        if not clash:
+            return []
+        names = ", ".join(sorted(b.name for b in clash))
+        if not uniform:
+            raise error(
+                "TL0502", f"this branch is taken by some threads only, but {names} must be complete for all of them first",
+                s.stmt.span if isinstance(s, PScalar) else getattr(s, "span"),
+                help="move the statement that fills the tile out of the branch",
+            )  # fmt: skip
+        return [PBarrier(why=names)]
+
+    def loop(self, s: PFor | PWhile, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        heads = (s.start, s.stop, s.step) if isinstance(s, PFor) else (s.cond,)
+        inside = uniform and not any(self.varies(e) for e in heads)
+        read = frozenset(b for e in heads for x in walk_expr(e) if isinstance(x, Load) and self.tracked(b := storage(x.buffer)))
+        out: list[PStmt] = []
+        if clash := pending.clashes(read, NONE):
+            out = self.wait(clash, uniform, s)
+            pending = Pending()
+        pending = pending.after(read, NONE)
+        start = pending
+        while True:
+            body, end = self.sequence(s.body, start, inside)
+            if isinstance(s, PWhile):  # the condition is read again behind the body
+                if clash := end.clashes(read, NONE):
+                    body, end = PSeq((*body.body, *self.wait(clash, inside, s))), Pending()
+                end = end.after(read, NONE)
+            joined = start.join(end)
+            if joined == start:
+                return [*out, replace(s, body=body)], pending.join(end)
+            start = joined
+
+    def branch(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        together = uniform and not self.varies(s.cond)
+        out: list[PStmt] = []
+        if not together and uniform:
+            # Threads part here: what the branches need ordered must be ordered in front of them.
+            reads, writes = self.effects(s)
+            if clash := pending.clashes(reads, writes):
+                out = self.wait(clash, True, s)
+                pending = Pending()
+        then, after_then = self.sequence(s.then, pending, together)
+        orelse, after_else = self.sequence(s.orelse, pending, together)
+        return [*out, replace(s, then=then, orelse=orelse)], after_then.join(after_else)
+
+    def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
+        reads, writes = self.effects(s.producers)
+        out: list[PStmt] = []
+        if clash := pending.clashes(reads, writes):
+            out = self.wait(clash, True, s)
+            pending = Pending()
+        # The barrier of every step stands at its start, so each step begins with nothing pending. A register prefetch reads
+        # the tiles of the next step behind that barrier, and has read the last of this step in front of it.
+        consumers, end = self.sequence(s.consumers, Pending(), True)
+        return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), writes))
+
+
+def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool]) -> PSeq:
+    """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes."""
+
+    def tracked(buffer: Buffer) -> bool:
+        return buffer.scope is Scope.SHARED or buffer in shared
+
+    return _Walk(tracked, varies).sequence(body, Pending(), True)[0]

@@ -1,0 +1,166 @@
+"""Which register layout each fragment gets.
+
+Three strengths, strongest first: what an instruction requires (the accumulators and register operands of a GEMM), what a
+statement shared with a fragment that has a layout suggests, and a free choice that spreads the tile evenly with wide rows.
+Nothing here fails: where two wishes collide, the first one stands and the statement in conflict converts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from tilec.ir.expr import Buffer, Expr, Scope, Var
+from tilec.ir.tile import Alloc, Copy, Parallel, Reduce, Stmt
+from tilec.ir.visit import walk_stmt
+from tilec.layout.fragment import REPLICA, Digit, FragmentLayout
+from tilec.plan.domains import Access, Dims, accesses, copy_as_parallel, domain_fits, static, static_shape, whole
+
+
+def power_up(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def power_down(n: int) -> int:
+    """The largest power of two that is at most n."""
+    return 1 << (n.bit_length() - 1)
+
+
+def spread_evenly(shape: Sequence[int], threads: int, itemsize: int) -> FragmentLayout:
+    """A free layout: up to 16 bytes of a row a thread, neighbouring threads along the row, then along earlier dimensions."""
+    total, last = prod(shape), shape[-1] if shape else 1
+    vector = 16 // itemsize
+    while vector > 1 and (last % vector or total // vector < threads):
+        vector //= 2
+    thread: list[Digit] = []
+    regs: list[Digit] = [Digit(len(shape) - 1, 1, vector)] if vector > 1 else []
+    left = threads
+    for dim in reversed(range(len(shape))):
+        step = vector if dim == len(shape) - 1 else 1
+        need = -(-shape[dim] // step)
+        used = min(power_up(need), left if left == threads and need >= threads else power_down(left))
+        if used > 1:
+            thread.append(Digit(dim, step, used))
+            left //= used
+        if -(-need // used) > 1:
+            regs.append(Digit(dim, step * used, -(-need // used)))
+    return FragmentLayout(tuple(shape), threads, tuple(thread), tuple(regs))
+
+
+def project(layout: FragmentLayout, dims: Dims, shape: tuple[int, ...]) -> FragmentLayout:
+    """The layout of a fragment that a domain of `layout` indexes by `dims`: digits of other variables become copies."""
+    place = {d: n for n, d in enumerate(dims) if d is not None}
+    thread = tuple(replace(g, dim=place[g.dim]) if g.dim in place else Digit(REPLICA, 0, g.size) for g in layout.thread)
+    regs = tuple(replace(g, dim=place[g.dim]) for g in layout.regs if g.dim in place)
+    return FragmentLayout(shape, layout.threads, thread, regs)
+
+
+def embed(layout: FragmentLayout, dims: Dims, extents: tuple[int, ...]) -> FragmentLayout:
+    """A layout of the domain that agrees with a fragment indexed by `dims`.
+
+    Variables that the fragment does not know take the threads that hold copies of it, then registers.
+    """
+    missing = [d for d in range(len(extents)) if d not in dims and extents[d] > 1]
+    steps = dict.fromkeys(missing, 1)
+    thread: list[Digit] = []
+    spare = layout.threads // layout.used_threads
+    for g in (*layout.thread, Digit(REPLICA, 0, spare)):
+        if g.dim != REPLICA:
+            thread.append(replace(g, dim=_domain_dim(dims, g.dim)))
+            continue
+        rest = g.size
+        for d in reversed(missing):
+            size = min(power_down(rest), power_up(-(-extents[d] // steps[d])))
+            if size > 1 and rest % size == 0:
+                thread.append(Digit(d, steps[d], size))
+                steps[d] *= size
+                rest //= size
+        if rest > 1:
+            thread.append(Digit(REPLICA, 0, rest))
+    regs = [replace(g, dim=_domain_dim(dims, g.dim)) for g in layout.regs]
+    inner = [Digit(d, steps[d], -(-extents[d] // steps[d])) for d in reversed(missing) if -(-extents[d] // steps[d]) > 1]
+    return FragmentLayout(extents, layout.threads, tuple(thread), (*inner, *regs))
+
+
+def _domain_dim(dims: Dims, buffer_dim: int) -> int:
+    d = dims[buffer_dim]
+    return REPLICA if d is None else d
+
+
+def covers(access: Access, extents: tuple[Expr, ...]) -> bool:
+    """True when every variable of the domain (of extent above 1) indexes the fragment."""
+    return access.dims is not None and all(d in access.dims or static(e) == 1 for d, e in enumerate(extents))
+
+
+def domain(stmt: Stmt) -> tuple[tuple[Var, ...], tuple[Expr, ...], list[Access]] | None:
+    """Variables, extents and fragment accesses of a Parallel loop or a copy; None for other statements."""
+    loop = copy_as_parallel(stmt) if isinstance(stmt, Copy) else stmt
+    if not isinstance(loop, Parallel):
+        return None
+    found = [a for a in accesses(loop.body, loop.vars) if a.buffer.scope is Scope.FRAGMENT]
+    return loop.vars, loop.extents, found
+
+
+def domain_layout(found: Sequence[Access], extents: tuple[Expr, ...], known: Mapping[Buffer, FragmentLayout]) -> FragmentLayout | None:
+    """The layout a loop takes from its fragments: from one that every variable indexes, written ones first, else from the
+    largest other; None when no fragment decides."""
+    sizes = tuple(static(e) for e in extents)
+    if any(n is None for n in sizes):
+        return None
+    plain = tuple(n for n in sizes if n is not None)
+    usable = [a for a in found if a.buffer in known and domain_fits(a, extents)]
+    full = sorted((a for a in usable if covers(a, extents)), key=lambda a: not a.writes)
+    for a in full:
+        assert a.dims is not None
+        return embed(known[a.buffer], a.dims, plain)
+    for a in sorted(usable, key=lambda a: -prod(static_shape(a.buffer))):
+        assert a.dims is not None
+        return embed(known[a.buffer], a.dims, plain)
+    return None
+
+
+def _propagate(stmts: Sequence[Stmt], known: dict[Buffer, FragmentLayout]) -> None:
+    """Hands layouts on from statement to statement until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        for s in stmts:
+            for buffer, layout in _suggestions(s, known):
+                if buffer not in known:
+                    known[buffer] = layout
+                    changed = True
+
+
+def _suggestions(s: Stmt, known: Mapping[Buffer, FragmentLayout]) -> list[tuple[Buffer, FragmentLayout]]:
+    if isinstance(s, Reduce):
+        if s.src.buffer in known and whole(s.src) and whole(s.dst) and s.dst.buffer.scope is Scope.FRAGMENT:
+            keep = len(s.dst.buffer.shape) == len(s.src.buffer.shape)
+            layout = known[s.src.buffer].without(s.dim, keep)
+            if layout.shape == static_shape(s.dst.buffer):
+                return [(s.dst.buffer, layout)]
+        return []
+    d = domain(s)
+    if d is None:
+        return []
+    _, extents, found = d
+    if not any(covers(a, extents) and a.buffer in known and domain_fits(a, extents) for a in found):
+        return []
+    layout_ = domain_layout(found, extents, known)
+    if layout_ is None:
+        return []
+    return [(a.buffer, project(layout_, a.dims, static_shape(a.buffer))) for a in found if a.dims is not None and domain_fits(a, extents)]
+
+
+def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -> dict[Buffer, FragmentLayout]:
+    """A register layout for every fragment allocated in `body`."""
+    stmts = list(walk_stmt(body))
+    known = dict(required)
+    fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
+    _propagate(stmts, known)
+    for f in sorted(fragments, key=lambda f: -prod(static_shape(f))):
+        if f not in known:
+            known[f] = spread_evenly(static_shape(f), threads, f.dtype.bytes)
+            _propagate(stmts, known)
+    return known

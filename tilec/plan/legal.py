@@ -1,0 +1,325 @@
+"""Rewrites a launch until every register tile is used in a way its layout allows.
+
+Nothing is refused for its layout. A statement that needs elements of a fragment which other threads hold gets them through a
+tile in shared memory; a fragment that scalar code indexes freely lives there altogether. Each such trip is a remark.
+
+    for i, j in T.Parallel(64, 64): B[i, j] = acc[j, i]
+ -> T.copy(acc, acc_staged); for i, j in T.Parallel(64, 64): B[i, j] = acc_staged[j, i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tilec.analysis.ranges import divisor
+from tilec.diagnostics import Diagnostic, Severity, Span
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
+from tilec.ir.visit import map_expr, map_stmt, stmt_children, stmt_exprs, walk_expr, walk_stmt
+from tilec.layout.fragment import FragmentLayout, same_map
+from tilec.layout.shared import CHUNK
+from tilec.plan.access import constant_register, register_index
+from tilec.plan.domains import add, domain_fits, static, static_shape, whole
+from tilec.plan.fragments import domain, domain_layout, infer
+from tilec.plan.gemm_plan import GemmPlan, GemmShape
+from tilec.plan.instructions import choose
+from tilec.targets import Target
+
+
+@dataclass(slots=True)
+class Legal:
+    """A launch body whose fragments all have layouts that fit their uses."""
+
+    body: Stmt
+    layouts: dict[Buffer, FragmentLayout]
+    gemms: dict[int, GemmPlan]  # by id() of the Gemm statement in `body`
+    remarks: tuple[Diagnostic, ...]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """What one round of rewriting needs and finds."""
+
+    threads: int
+    target: Target
+    ieee: bool
+    layouts: Mapping[Buffer, FragmentLayout] = field(default_factory=dict)
+    gemms: dict[int, GemmPlan] = field(default_factory=dict)
+    demoted: dict[Buffer, Buffer] = field(default_factory=dict)
+    remarks: list[Diagnostic] = field(default_factory=list)
+    changed: bool = False
+    count: int = 0
+
+    def remark(self, span: Span, text: str) -> None:
+        self.remarks.append(Diagnostic(Severity.REMARK, "TL0501", text, span))
+
+    def tile(self, like: Buffer, scope: Scope, suffix: str, shape: tuple[Expr, ...] | None = None) -> Buffer:
+        """A new on-chip tile with the type and shape of `like`."""
+        return Buffer(f"{like.name}_{suffix}", like.dtype, like.shape if shape is None else shape, scope, span=like.span)
+
+
+def full(buffer: Buffer, span: Span) -> Region:
+    """The region that is all of a buffer."""
+    return Region(buffer, tuple(Const(0, INT32) for _ in buffer.shape), buffer.shape, span)
+
+
+def gemm_shape(g: Gemm, ieee: bool) -> GemmShape:
+    """The facts that choose an instruction for a GEMM."""
+    m, n = (static(e) or 1 for e in g.c.extents[-2:])
+    k = static(g.a.extents[-2 if g.trans_a else -1]) or 1
+
+    def source(r: Region) -> str:
+        return "register" if r.buffer.scope is Scope.FRAGMENT else "shared"
+
+    def aligned(r: Region) -> bool:
+        per = max(1, CHUNK // r.buffer.dtype.bytes)
+        return divisor(r.starts[-1]) % per == 0 and (static(r.buffer.shape[-1]) or 1) % per == 0
+
+    return GemmShape(
+        m, n, k, g.a.buffer.dtype, g.b.buffer.dtype, g.c.buffer.dtype, g.trans_a, g.trans_b, source(g.a), source(g.b), g.policy,
+        aligned(g.a), aligned(g.b), ieee,
+    )  # fmt: skip
+
+
+def legalise(body: Stmt, threads: int, target: Target, ieee: bool) -> Legal:
+    """Chooses instructions and layouts and rewrites `body` until they fit each other."""
+    remarks: list[Diagnostic] = []
+    body = _expand(body)
+    for _ in range(64):
+        stage = _Stage(threads, target, ieee)
+        required = _choose_gemms(body, stage)
+        stage.layouts = infer(body, threads, required)
+        body = _rewrite(body, stage)
+        remarks += stage.remarks
+        if not stage.changed:
+            return Legal(body, dict(stage.layouts), stage.gemms, tuple(remarks))
+        for old, new in stage.demoted.items():
+            body = _move(body, old, new)
+    raise AssertionError("layouts did not settle")
+
+
+def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
+    """Instructions for every GEMM and the layouts they require, first come first served."""
+    required: dict[Buffer, FragmentLayout] = {}
+
+    for s in walk_stmt(body):
+        if not isinstance(s, Gemm):
+            continue
+        plan = choose(gemm_shape(s, stage.ieee), stage.threads, stage.target)
+        stage.gemms[id(s)] = plan
+        sides = [(s.c, plan.c_layout)]
+        if s.a.buffer.scope is Scope.FRAGMENT:
+            sides.append((s.a, plan.a_layout))
+        if s.b.buffer.scope is Scope.FRAGMENT:
+            sides.append((s.b, plan.b_layout))
+        for region, layout in sides:
+            if region.buffer.scope is Scope.FRAGMENT and layout.shape == static_shape(region.buffer):
+                required.setdefault(region.buffer, layout)
+    return required
+
+
+def _rewrite(s: Stmt, stage: _Stage) -> Stmt:
+    match s:
+        case Seq():
+            parts: list[Stmt] = []
+            for child in s.body:
+                parts += _opened(_rewrite(child, stage), child)
+            return s if len(parts) == len(s.body) and all(a is b for a, b in zip(parts, s.body, strict=True)) else replace(s, body=tuple(parts))
+        case Parallel() | Copy():
+            return _fix_domain(s, stage)
+        case Gemm():
+            return _fix_gemm(s, stage)
+        case Reduce():
+            return _fix_reduce(s, stage)
+        case _:
+            _check_scalar(s, stage)
+            return _rebuilt(s, stage)
+
+
+def _opened(new: Stmt, old: Stmt) -> list[Stmt]:
+    return list(new.body) if isinstance(new, Seq) and new is not old else [new]
+
+
+def _rebuilt(s: Stmt, stage: _Stage) -> Stmt:
+    """`s` with its child statements rewritten; `s` itself when none changed."""
+    children = stmt_children(s)
+    new = [_rewrite(c, stage) for c in children]
+    if all(a is b for a, b in zip(children, new, strict=True)):
+        return s
+    pending = iter(new)
+    return map_stmt(s, lambda e: e, lambda _: next(pending))
+
+
+def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
+    """Gives a loop or copy the fragments that its layout cannot serve through shared memory."""
+    found = domain(s)
+    assert found is not None
+    _, extents, uses = found
+    layout = domain_layout(uses, extents, stage.layouts)
+    digits = () if layout is None else tuple(Var("r", kind=VarKind.LOOP) for _ in layout.regs)
+    bad: dict[Buffer, None] = {}
+    for a in uses:
+        held = stage.layouts[a.buffer]
+        fixed = _constant(a.indices, held)
+        if not fixed and (layout is None or a.dims is None or not domain_fits(a, extents) or register_index(held, a.dims, layout, digits) is None):
+            bad[a.buffer] = None
+    if not bad:
+        return s
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    out = s
+    for f in bad:
+        staged = stage.tile(f, Scope.SHARED, "staged")
+        written = any(a.writes for a in uses if a.buffer is f)
+        before += [Alloc(staged, s.span), Copy(full(f, s.span), full(staged, s.span), s.span)]
+        if written:
+            after.append(Copy(full(staged, s.span), full(f, s.span), s.span))
+        out = _move(out, f, staged)
+        stage.remark(s.span, f"{f.name} is used here by other threads than those that hold it: it takes a trip through shared memory")
+    stage.changed = True
+    return Seq((*before, out, *after), s.span)
+
+
+def _constant(indices: tuple[Expr, ...], layout: FragmentLayout) -> bool:
+    fixed = [static(e) for e in indices]
+    plain = [n for n in fixed if n is not None]
+    return len(plain) == len(fixed) and constant_register(layout, plain) is not None
+
+
+def _fix_gemm(g: Gemm, stage: _Stage) -> Stmt:
+    """Stages operands that the instruction cannot take as they are, and accumulators that are not a fragment of their own."""
+    plan = stage.gemms[id(g)]
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    out = g
+    for side, region, layout in (("a", g.a, plan.a_layout), ("b", g.b, plan.b_layout)):
+        buffer = region.buffer
+        if buffer.scope is Scope.FRAGMENT:
+            if plan.kind == "mma" and whole(region) and same_map(stage.layouts[buffer], layout):
+                continue
+        elif buffer.scope is not Scope.GLOBAL:
+            continue
+        tile = stage.tile(buffer, Scope.SHARED, "staged", region.extents[-2:])
+        before += [Alloc(tile, g.span), Copy(region, full(tile, g.span), g.span)]
+        out = replace(out, a=full(tile, g.span)) if side == "a" else replace(out, b=full(tile, g.span))
+        stage.remark(g.span, f"operand {buffer.name} of this gemm takes a trip through shared memory")
+    held = stage.layouts.get(g.c.buffer)
+    if held is None or not whole(g.c) or not same_map(held, plan.c_layout):
+        tile = stage.tile(g.c.buffer, Scope.FRAGMENT, "sum", g.c.extents[-2:])
+        before += [Alloc(tile, g.span), Copy(g.c, full(tile, g.span), g.span)]
+        after.append(Copy(full(tile, g.span), g.c, g.span))
+        out = replace(out, c=full(tile, g.span))
+    if not before:
+        return g
+    stage.changed = True
+    return Seq((*before, out, *after), g.span)
+
+
+def _fix_reduce(r: Reduce, stage: _Stage) -> Stmt:
+    """Brings the source and the destination of a reduction into registers, in layouts that follow from one another."""
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    out = r
+    if r.src.buffer.scope is not Scope.FRAGMENT or not whole(r.src):
+        tile = stage.tile(r.src.buffer, Scope.FRAGMENT, "line", r.src.extents)
+        before += [Alloc(tile, r.span), Copy(r.src, full(tile, r.span), r.span)]
+        out = replace(out, src=full(tile, r.span))
+    elif _reduced(r, stage) is None:
+        tile = stage.tile(r.dst.buffer, Scope.FRAGMENT, "reduced", r.dst.extents)
+        before.append(Alloc(tile, r.span))
+        if not r.clear:
+            before.append(Copy(r.dst, full(tile, r.span), r.span))
+        after.append(Copy(full(tile, r.span), r.dst, r.span))
+        out = replace(out, dst=full(tile, r.span))
+    if not before:
+        return r
+    stage.changed = True
+    return Seq((*before, out, *after), r.span)
+
+
+def _reduced(r: Reduce, stage: _Stage) -> FragmentLayout | None:
+    """The layout of the destination when it is the one that the reduction leaves behind."""
+    if r.dst.buffer.scope is not Scope.FRAGMENT or not whole(r.dst):
+        return None
+    left = stage.layouts[r.src.buffer].without(r.dim, len(r.dst.buffer.shape) == len(r.src.buffer.shape))
+    held = stage.layouts[r.dst.buffer]
+    return held if same_map(replace(left, shape=held.shape), held) else None
+
+
+def _check_scalar(s: Stmt, stage: _Stage) -> None:
+    """Moves fragments that scalar code indexes freely to shared memory for good."""
+    uses: list[tuple[Buffer, tuple[Expr, ...], bool]] = []
+    for root in stmt_exprs(s):
+        uses += [(e.buffer, e.indices, False) for e in walk_expr(root) if isinstance(e, Load)]
+    if isinstance(s, Store | Atomic):
+        uses.append((s.buffer, s.indices, True))
+    for buffer, indices, _ in uses:
+        if buffer.scope is not Scope.FRAGMENT or buffer in stage.demoted or _constant(indices, stage.layouts[buffer]):
+            continue
+        stage.demoted[buffer] = replace(buffer, scope=Scope.SHARED)
+        stage.changed = True
+        stage.remark(s.span, f"single elements of {buffer.name} are indexed here: the tile lives in shared memory instead of registers")
+
+
+def _move(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """`s` with every use of one buffer turned to another of the same shape."""
+
+    def expr(e: Expr) -> Expr:
+        e = map_expr(e, expr)
+        return replace(e, buffer=new) if isinstance(e, Load) and e.buffer is old else e
+
+    def region(r: Region) -> Region:
+        return replace(r, buffer=new) if r.buffer is old else r
+
+    def stmt(x: Stmt) -> Stmt:
+        x = map_stmt(x, expr, stmt)
+        match x:
+            case Store() | Atomic() | Alloc() if x.buffer is old:
+                return replace(x, buffer=new)
+            case Copy() | Reduce() | Scan():
+                return replace(x, src=region(x.src), dst=region(x.dst))
+            case Gemm():
+                return replace(x, a=region(x.a), b=region(x.b), c=region(x.c))
+            case Fill():
+                return replace(x, dst=region(x.dst))
+            case _:
+                return x
+
+    return stmt(s)
+
+
+def _expand(s: Stmt) -> Stmt:
+    """Spells out what has no mechanism of its own: scans, and fills of a part of a fragment."""
+    match s:
+        case Scan():
+            return _scan_loops(s)
+        case Fill(dst, value) if dst.buffer.scope is not Scope.FRAGMENT or not whole(dst):
+            variables = tuple(Var("ijklmn"[d % 6], kind=VarKind.LOOP, span=s.span) for d in range(len(dst.extents)))
+            index = tuple(add(start, v) for start, v in zip(dst.starts, variables, strict=True))
+            return Parallel(variables, dst.extents, Store(dst.buffer, index, value, s.span), s.span)
+        case _:
+            return map_stmt(s, lambda e: e, _expand)
+
+
+def _scan_loops(s: Scan) -> Stmt:
+    """A serial loop along the dimension for each of the other indices, over a tile in shared memory."""
+    src, span, zero, one = s.src, s.span, Const(0, INT32), Const(1, INT32)
+    line = Buffer(f"{src.buffer.name}_scan", s.dst.buffer.dtype, src.extents, Scope.SHARED, span=span)
+    outer = [d for d in range(len(src.extents)) if d != s.dim]
+    variables = tuple(Var("ijklmn"[n % 6], kind=VarKind.LOOP, span=span) for n in range(max(1, len(outer))))
+    extents = tuple(src.extents[d] for d in outer) or (one,)
+    step = Var("step", kind=VarKind.LOOP, span=span)
+    length = src.extents[s.dim]
+    index: list[Expr] = [zero] * len(src.extents)
+    for d, v in zip(outer, variables, strict=False):
+        index[d] = v
+    index[s.dim] = Binary("sub", add(length, Const(-1, INT32)), step, INT32) if s.reverse else step
+    running = Buffer("running", line.dtype, (), Scope.VAR, span=span)
+    here = Load(line, tuple(index))
+    follow = Binary("add" if s.op == "sum" else "max", Load(running, ()), here, line.dtype)
+    add_up = If(Compare("eq", step, zero), Store(running, (), here, span), Store(running, (), follow, span), span)
+    walk = For(step, zero, length, one, "serial", Seq((add_up, Store(line, tuple(index), Load(running, ()), span)), span), span=span)
+    loop = Parallel(variables, extents, Seq((Alloc(running, span), walk), span), span)
+    return Seq((Alloc(line, span), Copy(src, full(line, span), span), loop, Copy(full(line, span), s.dst, span)), span)

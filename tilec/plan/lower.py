@@ -1,0 +1,466 @@
+"""From tile statements to what each thread does: loops over registers or running numbers, asynchronous copies, pipelines.
+
+The result still has no barriers (see `barriers`) and no addresses in shared memory (see `shared`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import assert_never
+
+from tilec.analysis.facts import Facts
+from tilec.analysis.proofs import prove
+from tilec.analysis.simplify import simplify
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    Copy,
+    Evaluate,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Let,
+    Parallel,
+    Print,
+    Reduce,
+    Scan,
+    Seq,
+    Stmt,
+    Store,
+    Trap,
+    While,
+)  # fmt: skip
+from tilec.ir.visit import stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.layout.fragment import FragmentLayout
+from tilec.layout.shared import SharedLayout
+from tilec.plan.access import (
+    bounds_checks,
+    compare,
+    conjunction,
+    constant_register,
+    copies_guard,
+    global_width,
+    layout_values,
+    register_index,
+    shared_width,
+)  # fmt: skip
+from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
+from tilec.plan.fragments import domain, domain_layout
+from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.pipelines import flat, rename, split, used_outside
+from tilec.plan.plan import (
+    THREAD,
+    AsyncCopy,
+    Element,
+    ElementKey,
+    FillRegisters,
+    InMemory,
+    InRegisters,
+    PBarrier,
+    PFor,
+    PGemm,
+    PIf,
+    Pipeline,
+    PReduce,
+    PScalar,
+    PSeq,
+    PStmt,
+    PWhile,
+    Spread,
+    Stepped,
+    TileLoop,
+)  # fmt: skip
+from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
+
+UNROLL_LIMIT = 64
+"""Rounds of a loop over running numbers that are unrolled at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What lowering looks up: the launch's threads, layouts and instructions, and what pointers and tiles may rely on."""
+
+    threads: int
+    thread_vars: tuple[Var, ...]
+    layouts: Mapping[Buffer, FragmentLayout]
+    gemms: Mapping[int, GemmPlan]
+    tiles: Callable[[Buffer], SharedLayout]
+    alignment: Callable[[Buffer], int]
+    launch_body: Stmt
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One pass over a launch body; `elements` collects how each access is carried out."""
+
+    at: Setting
+    elements: dict[ElementKey, Element] = field(default_factory=dict)
+    scratch: list[Buffer] = field(default_factory=list)
+    varying: frozenset[Buffer] = frozenset()
+    varying_vars: set[Var] = field(default_factory=set)
+
+    # ---- statements ------------------------------------------------------------------------------------------------
+
+    def sequence(self, stmts: Iterable[Stmt], facts: Facts, uniform: bool) -> PSeq:
+        """Lowers statements in order; what a Let says is known to those that follow."""
+        out: list[PStmt] = []
+        for s in stmts:
+            for x in flat(s):
+                lowered = self.statement(x, facts, uniform)
+                if lowered:
+                    out.append(Stepped(x.span, PSeq(tuple(lowered))))
+                if isinstance(x, Let):
+                    facts = facts.with_let(x.var, x.value)
+        return PSeq(tuple(out))
+
+    def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
+        """Lowers one statement outside of any Parallel. `uniform`: all threads of the block get here together."""
+        match s:
+            case Seq():
+                return list(self.sequence(s.body, facts, uniform).body)
+            case For():
+                return self.loop(s, facts, uniform)
+            case Parallel():
+                return [self.tile_loop(s, facts)]
+            case Copy():
+                return [self.copy(s, facts)]
+            case While(cond, body, span):
+                self.note_loads((cond,), facts)
+                return [PWhile(cond, self.sequence((body,), facts, uniform and not self.varies(cond)), span)]
+            case If(cond, then, orelse, span):
+                self.note_loads((cond,), facts)
+                together = uniform and not self.varies(cond)
+                yes = self.sequence((then,), facts.assume(cond), together)
+                return [PIf(cond, yes, self.sequence((orelse,), facts, together), span)]
+            case Fill(dst, value, span):
+                self.note_loads((value,), facts)
+                return [FillRegisters(dst.buffer, value, span)]
+            case Gemm():
+                self.note_loads((*s.a.starts, *s.b.starts, s.clear), facts)
+                return [PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span)]
+            case Reduce():
+                return [self.reduce(s)]
+            case Barrier(kind, number, count, span):
+                return [PBarrier(kind, number, count, "written by the author", span)]
+            case Alloc(buffer):
+                return [PScalar(s)] if buffer.scope is not Scope.SHARED else []
+            case Let() | Store() | Atomic() | Print() | Trap() | Evaluate() | Break() | Continue():
+                return [self.scalar(s, facts, uniform)]
+            case Scan():
+                raise AssertionError("scans are expanded before lowering")
+            case _:
+                assert_never(s)
+
+    def scalar(self, s: Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue, facts: Facts, uniform: bool) -> PStmt:
+        """A scalar statement of every thread, or of one when its effect must happen once."""
+        self.note_loads(stmt_exprs(s), facts)
+        once = False
+        if isinstance(s, Let) and self.varies(s.value):
+            self.varying_vars.add(s.var)
+        if isinstance(s, Store | Atomic):
+            self.note_element(s.buffer, s.indices, facts)
+            shared = s.buffer.scope in (Scope.GLOBAL, Scope.SHARED)
+            once = shared and uniform and not any(self.varies(e) for e in stmt_exprs(s))
+        if isinstance(s, Print):
+            once = s.once
+        return PScalar(s, once)
+
+    def varies(self, e: Expr) -> bool:
+        """True when the value may differ from thread to thread."""
+        for x in walk_expr(e):
+            if isinstance(x, Var) and (x.kind is VarKind.THREAD or x in self.varying_vars):
+                return True
+            if isinstance(x, Load) and x.buffer in self.varying:
+                return True
+        return False
+
+    # ---- loops -----------------------------------------------------------------------------------------------------
+
+    def loop(self, s: For, facts: Facts, uniform: bool) -> list[PStmt]:
+        """A counted loop, as a pipeline where its hint can be followed."""
+        self.note_loads((s.start, s.stop, s.step), facts)
+        inner = facts.with_loop(s.var, s.start, s.stop, s.step)
+        stages = s.num_stages or 0
+        if s.kind == "pipelined" and stages > 1 and uniform:
+            parts = split(s, used_outside(self.at.launch_body, s))
+            if parts.producers:
+                return [self.pipeline(s, stages, parts.producers, parts.consumers, parts.versioned, facts)]
+        together = uniform and not any(self.varies(e) for e in (s.start, s.stop, s.step))
+        body = self.sequence((s.body,), inner, together)
+        return [PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span)]
+
+    def pipeline(
+        self, s: For, stages: int, copies: tuple[Copy, ...], rest: tuple[Stmt, ...], versioned: tuple[Buffer, ...], facts: Facts
+    ) -> Pipeline:
+        """Copies that run `stages - 1` steps ahead, and what stays. The copies count their steps with a variable of their own."""
+        ahead = Var(s.var.name, s.var.dtype, VarKind.LOOP, span=s.var.span)
+        loading: list[PStmt] = []
+        asynchronous = False
+        for c in copies:
+            moved = rename(c, s.var, ahead)
+            assert isinstance(moved, Copy)
+            one = self.copy(moved, facts.with_loop(ahead, s.start, s.stop, s.step), ahead=True)
+            asynchronous = asynchronous or isinstance(one, AsyncCopy)
+            loading.append(Stepped(c.span, PSeq((one,))))
+        inner = facts.with_loop(s.var, s.start, s.stop, s.step)
+        consumers = self.sequence(rest, inner, True)
+        return Pipeline(
+            s.var, s.start, s.stop, stages, versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, versioned), asynchronous, s.span, ahead
+        )
+
+    # ---- tile loops ------------------------------------------------------------------------------------------------
+
+    def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
+        """A copy: asynchronous when it runs ahead and the chunks allow it, else an element loop."""
+        loop = copy_as_parallel(s)
+        if not loop.vars:
+            assert isinstance(loop.body, Store)
+            return self.scalar(loop.body, facts, True)
+        if ahead and s.src.buffer.dtype == s.dst.buffer.dtype:
+            found = self.async_copy(loop, facts)
+            if found is not None:
+                return found
+        return self.tile_loop(loop, facts)
+
+    def async_copy(self, loop: Parallel, facts: Facts) -> AsyncCopy | None:
+        """Chunks of 16, 8 or 4 bytes by cp.async; None when the elements are not aligned for it."""
+        store = loop.body
+        assert isinstance(store, Store) and isinstance(store.value, Load)
+        load, src = store.value, store.value.buffer
+        inner = _indexed(loop, facts)
+        last = loop.vars[-1]
+        most = 16 // src.dtype.bytes
+        extent = static(loop.extents[-1])
+        while most > 1 and (extent is None or extent % most):
+            most //= 2
+        width = global_width(src, load.indices, last, most, inner, self.at.alignment)
+        width = min(width, shared_width(self.at.tiles(store.buffer), store.indices, last, width, inner))
+        if width * src.dtype.bytes < 4 or (src.safe_value is not None and bounds_checks(src, load.indices, inner)):
+            return None
+        how, digits, values, guard = self.spread(loop, width, facts)
+        here = inner.with_range(last, divisor=width)
+        valid = conjunction(bounds_checks(src, load.indices, here))
+        self.note_loads(load.indices, here)
+        self.elements[src, load.indices] = InMemory((), True)
+        self.elements[store.buffer, store.indices] = InMemory((), True)
+        return AsyncCopy(
+            loop.vars, how, digits, values, width, src, load.indices, store.buffer, store.indices, valid, guard, loop.span
+        )  # fmt: skip
+
+    def tile_loop(self, s: Parallel, facts: Facts) -> PStmt:
+        """A Parallel loop, by the layout of the fragments it walks or by running number."""
+        found = domain(s)
+        assert found is not None
+        layout = domain_layout(found[2], s.extents, self.at.layouts)
+        if layout is None:
+            return self.by_number(s, facts)
+        return self.by_register(s, layout, facts)
+
+    def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
+        """One iteration a register of `layout`."""
+        inner = _indexed(s, facts)
+        digits = tuple(Var(f"r{n}", kind=VarKind.LOOP) for n in range(len(layout.regs)))
+        first = layout.regs[0] if layout.regs else None
+        along = first is not None and first.dim == len(s.vars) - 1 and first.stride == 1
+        most = first.size if first is not None and along else 1
+        while most > 1 and (static(s.extents[-1]) or 1) % most:
+            most -= 1
+        width = self.vector(s, most & -most, inner)
+        for a in accesses(s.body, s.vars):
+            if a.buffer.scope is Scope.FRAGMENT:
+                self.note_register(a.buffer, a.indices, s.vars, layout, digits)
+        guard = conjunction(
+            [compare("lt", v, e) for d, (v, e) in enumerate(zip(s.vars, s.extents, strict=True)) if layout.padded(d) > (static(e) or 0)]
+        )
+        body = self.scalars((s.body,), inner.with_range(s.vars[-1], divisor=width), width, s.vars)
+        once = copies_guard(layout, THREAD) if _leaves_registers(s.body) else None
+        known = facts.with_range(THREAD, 0, self.at.threads - 1)
+        for v, g in zip(digits, layout.regs, strict=True):
+            known = known.with_range(v, 0, g.size - 1)
+        values = tuple(simplify(e, known) for e in layout_values(layout, THREAD, digits))
+        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span)
+
+    def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
+        """Iterations counted through, `threads` chunks a round."""
+        inner = _indexed(s, facts)
+        extent = static(s.extents[-1])
+        most = 16
+        while most > 1 and (extent is None or extent % most or prod(static(e) or most for e in s.extents) // most < self.at.threads):
+            most //= 2
+        width = self.vector(s, most, inner)
+        how, digits, values, guard = self.spread(s, width, facts)
+        rounds = static(how.rounds)
+        body = self.scalars((s.body,), inner.with_range(s.vars[-1], divisor=width), width, s.vars)
+        unroll = rounds is not None and rounds * width <= UNROLL_LIMIT and not any(isinstance(x, For | While) for x in walk_stmt(s.body))
+        return TileLoop(s.vars, how, digits, values, width, guard, None, unroll, body, s.span)
+
+    def spread(self, s: Parallel, width: int, facts: Facts) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...], Expr | None]:
+        """Cuts a domain into chunks of `width` along its last variable, dealt out to the threads round by round."""
+        threads, thread = self.at.threads, THREAD
+        counts = [_number(e) for e in s.extents]
+        counts[-1] = counts[-1] if width == 1 else simplify(Binary("floordiv", counts[-1], Const(width, INT32), INT32), facts)
+        chunks = counts[0]
+        for c in counts[1:]:
+            chunks = simplify(Binary("mul", chunks, c, INT32), facts)
+        rounds = simplify(Call("ceildiv", (chunks, Const(threads, INT32)), INT32), facts)
+        digit = Var("i", kind=VarKind.LOOP)
+        known = facts.with_range(thread, 0, threads - 1).with_loop(digit, Const(0, INT32), rounds, Const(1, INT32))
+        number: Expr = thread if static(rounds) == 1 else Binary("add", Binary("mul", digit, Const(threads, INT32), INT32), thread, INT32)
+        values: list[Expr] = []
+        left = number
+        for n, c in reversed(list(enumerate(counts))):
+            one = left if n == 0 else Binary("mod", left, c, INT32)
+            values.append(Binary("mul", one, Const(width, INT32), INT32) if n == len(counts) - 1 and width > 1 else one)
+            left = Binary("floordiv", left, c, INT32)
+        guard: Expr | None = compare("lt", number, chunks)
+        assert guard is not None
+        guard = None if prove(guard, known) is True else simplify(guard, known)
+        digits = () if static(rounds) == 1 else (digit,)
+        return Spread(threads, width, rounds), digits, tuple(simplify(v, known) for v in reversed(values)), guard
+
+    def vector(self, s: Parallel, most: int, facts: Facts) -> int:
+        """How many iterations go together: only bodies of plain stores, and then what every wide access allows."""
+        stmts = flat(s.body)
+        if most == 1 or not all(isinstance(x, Store) for x in stmts):
+            return 1
+        last, width = s.vars[-1], most
+        wide = False
+        for a in accesses(s.body, s.vars):
+            one = self.width_of(a.buffer, a.indices, last, most, facts)
+            if one > 1:
+                width, wide = min(width, one), True
+        if not wide:
+            return 1
+        return width if self.side_by_side(s, width, facts) else 1
+
+    def width_of(self, buffer: Buffer, indices: tuple[Expr, ...], last: Var, most: int, facts: Facts) -> int:
+        """The widest access to an element of memory along `last`; 1 for registers."""
+        match buffer.scope:
+            case Scope.GLOBAL:
+                return global_width(buffer, indices, last, most, facts, self.at.alignment)
+            case Scope.SHARED:
+                return shared_width(self.at.tiles(buffer), indices, last, most, facts)
+            case _:
+                return 1
+
+    def side_by_side(self, s: Parallel, width: int, facts: Facts) -> bool:
+        """True when running `width` iterations together keeps the meaning: nothing read is stored by a neighbour."""
+        stores = {(x.buffer, x.indices) for x in flat(s.body) if isinstance(x, Store)}
+        return all(
+            a.writes or (a.buffer, a.indices) in stores or all(storage(a.buffer) is not storage(b) for b, _ in stores)
+            for a in accesses(s.body, s.vars)
+        )
+
+    def scalars(self, stmts: Iterable[Stmt], facts: Facts, width: int, variables: tuple[Var, ...]) -> PSeq:
+        """The statements inside a Parallel: each thread's own business."""
+        out: list[PStmt] = []
+        for s in (x for top in stmts for x in flat(top)):
+            match s:
+                case Store() | Atomic() | Let() | Print() | Trap() | Evaluate() | Break() | Continue():
+                    self.note_loads(stmt_exprs(s), facts, width, variables)
+                    if isinstance(s, Store | Atomic):
+                        self.note_element(s.buffer, s.indices, facts, width, variables)
+                    out.append(PScalar(s))
+                    if isinstance(s, Let):
+                        facts = facts.with_let(s.var, s.value)
+                case Alloc():
+                    out.append(PScalar(s))
+                case If(cond, then, orelse, span):
+                    self.note_loads((cond,), facts)
+                    yes = self.scalars((then,), facts.assume(cond), width, variables)
+                    out.append(PIf(cond, yes, self.scalars((orelse,), facts, width, variables), span))
+                case For():
+                    self.note_loads((s.start, s.stop, s.step), facts)
+                    body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step), width, variables)
+                    out.append(PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span))
+                case While(cond, inside, span):
+                    self.note_loads((cond,), facts)
+                    out.append(PWhile(cond, self.scalars((inside,), facts, width, variables), span))
+                case _:
+                    raise AssertionError(f"{type(s).__name__} inside a parallel loop")
+        return PSeq(tuple(out))
+
+    # ---- elements --------------------------------------------------------------------------------------------------
+
+    def note_loads(self, roots: Iterable[Expr], facts: Facts, width: int = 1, variables: tuple[Var, ...] = ()) -> None:
+        """Decides every read in `roots`."""
+        for root in roots:
+            for e in walk_expr(root):
+                if isinstance(e, Load):
+                    self.note_element(e.buffer, e.indices, facts, width, variables)
+
+    def note_element(self, buffer: Buffer, indices: tuple[Expr, ...], facts: Facts, width: int = 1, variables: tuple[Var, ...] = ()) -> None:
+        """Decides one access; those of registers inside a tile loop have been decided by the loop."""
+        if buffer.scope is Scope.FRAGMENT:
+            if (buffer, indices) not in self.elements:
+                register = constant_register(self.at.layouts[buffer], [static(e) or 0 for e in indices])
+                self.elements[buffer, indices] = InRegisters(Const(register or 0, INT32))
+            return
+        checks = bounds_checks(buffer, indices, facts) if buffer.scope is Scope.GLOBAL else ()
+        wide = width > 1 and self.width_of(buffer, indices, variables[-1], width, facts) == width
+        old = self.elements.get((buffer, indices))
+        if isinstance(old, InMemory) and old.checks and not checks:
+            checks = old.checks  # the same access stands elsewhere under fewer facts
+        self.elements[buffer, indices] = InMemory(checks, wide)
+
+    def note_register(
+        self, buffer: Buffer, indices: tuple[Expr, ...], variables: tuple[Var, ...], layout: FragmentLayout, digits: tuple[Var, ...]
+    ) -> None:
+        """Decides an access to a fragment inside a loop of `layout`."""
+        dims = dims_of(indices, variables)
+        register = None if dims is None else register_index(self.at.layouts[buffer], dims, layout, digits)
+        if register is None:
+            fixed = constant_register(self.at.layouts[buffer], [static(e) or 0 for e in indices])
+            assert fixed is not None, f"{buffer.name} has an access that was not made legal"
+            register = Const(fixed, INT32)
+        self.elements[buffer, indices] = InRegisters(register)
+
+    # ---- reductions ------------------------------------------------------------------------------------------------
+
+    def reduce(self, s: Reduce) -> PReduce:
+        """A reduction of registers into registers."""
+        src, dst = s.src.buffer, s.dst.buffer
+        layout = self.at.layouts[src]
+        scratch = None
+        if needs_scratch(layout, s.dim):
+            scratch = scratch_tile(src, dst, layout, s.dim)
+            self.scratch.append(scratch)
+        return PReduce(
+            s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, self.at.layouts[dst], lane_steps(layout, s.dim), partners(layout, s.dim),
+            scratch, s.span,
+        )  # fmt: skip
+
+
+def _indexed(s: Parallel, facts: Facts) -> Facts:
+    for v, e in zip(s.vars, s.extents, strict=True):
+        facts = facts.with_index(v, e)
+    return facts
+
+
+def _number(e: Expr) -> Expr:
+    return e if e.dtype == INT32 else Const(int(e.value), INT32) if isinstance(e, Const) else e
+
+
+def _leaves_registers(body: Stmt) -> bool:
+    """True when a loop body has an effect that copies of a thread must not repeat."""
+    return any(
+        isinstance(s, Atomic | Print) or (isinstance(s, Store) and s.buffer.scope in (Scope.GLOBAL, Scope.SHARED)) for s in walk_stmt(body)
+    )
+
+
+def _prefetches(consumers: PSeq, versioned: tuple[Buffer, ...]) -> bool:
+    """True when the rest of a pipeline is one GEMM on tiles of the pipeline, whose operands can be loaded a k-step early."""
+    inside = [x for s in consumers.body for x in (s.body.body if isinstance(s, Stepped) else (s,))]
+    if len(inside) != 1 or not isinstance(inside[0], PGemm):
+        return False
+    g = inside[0]
+    plain = isinstance(g.clear, Const) and not g.clear.value
+    return plain and g.plan.can_prefetch and storage(g.a.buffer) in versioned and storage(g.b.buffer) in versioned

@@ -1,0 +1,157 @@
+"""Which copies of a pipelined loop may run ahead of the rest, and why not where they may not.
+
+T.Pipelined is a serial loop with a hint. A copy from global to shared memory may be issued stages - 1 steps early when nobody
+can tell: it fills a whole tile that only this loop reads, after the copy, and its source and place do not depend on what the
+loop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
+from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, Let, Seq, Stmt, Store
+from tilec.ir.visit import map_expr, map_stmt, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.plan.domains import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A loop body cut in two: `producers` run ahead into the tiles `versioned`, `consumers` stay. `why` is for explain."""
+
+    producers: tuple[Copy, ...]
+    consumers: tuple[Stmt, ...]
+    versioned: tuple[Buffer, ...]
+    why: str = ""
+
+
+def flat(body: Stmt) -> list[Stmt]:
+    """The statements of a body with nested sequences opened."""
+    if isinstance(body, Seq):
+        return [s for child in body.body for s in flat(child)]
+    return [body]
+
+
+def touched(stmts: Sequence[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
+    """The buffers (owners of storage) that statements read and write, everything inside them included."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    for top in stmts:
+        for s in walk_stmt(top):
+            source, target = regions(s)
+            reads |= {storage(r.buffer) for r in source}
+            writes |= {storage(r.buffer) for r in target}
+            if isinstance(s, Store | Atomic):
+                writes.add(storage(s.buffer))
+            for e in stmt_exprs(s):
+                reads |= {storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load)}
+    return reads, writes
+
+
+def _variables(exprs: Sequence[Expr]) -> set[Var]:
+    return {x for e in exprs for x in walk_expr(e) if isinstance(x, Var)}
+
+
+def _resolved(copy: Copy, lets: dict[Var, Expr]) -> Copy:
+    """The copy with names bound inside the loop replaced by what they stand for."""
+
+    def inline(e: Expr) -> Expr:
+        while any(v in lets for v in _variables((e,))):
+            e = substitute(e, lets)
+        return e
+
+    out = map_stmt(copy, inline, lambda s: s)
+    assert isinstance(out, Copy)
+    return out
+
+
+def split(loop: For, outside: set[Buffer]) -> Split:
+    """Cuts the body of a pipelined loop. `outside` are buffers used elsewhere in the launch."""
+    body = flat(loop.body)
+    if any(isinstance(s, Break | Continue) for s in walk_stmt(loop.body)):
+        return Split((), tuple(body), (), "the loop is left early")
+    if not (isinstance(loop.step, Const) and loop.step.value == 1):
+        return Split((), tuple(body), (), "the step is not 1")
+    _, written = touched(body)
+    bound = {s.var for top in body for s in walk_stmt(top) if isinstance(s, Let | For)}
+    lets = {s.var: s.value for s in body if isinstance(s, Let)}
+    producers: list[Copy] = []
+    kept: list[Stmt] = []
+    why = ""
+    for n, s in enumerate(body):
+        reason = _obstacle(s, n, body, written, outside) if isinstance(s, Copy) and _fills_shared(s) else "-"
+        if not reason and isinstance(s, Copy):
+            s = _resolved(s, lets)
+            reason = _free(s, bound, written)
+        if reason:
+            kept.append(s)
+            why = why or ("" if reason == "-" else reason)
+        else:
+            assert isinstance(s, Copy)
+            producers.append(s)
+    return Split(tuple(producers), tuple(kept), tuple(dict.fromkeys(storage(p.dst.buffer) for p in producers)), why)
+
+
+def _fills_shared(s: Copy) -> bool:
+    return s.src.buffer.scope is Scope.GLOBAL and s.dst.buffer.scope is Scope.SHARED
+
+
+def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
+    """Why a copy must stay where it is; empty when its tile allows it to run ahead."""
+    tile = storage(s.dst.buffer)
+    others = [x for n, x in enumerate(body) if n != at]
+    if any(isinstance(x, Alloc) and x.buffer is tile for x in others):
+        return f"{tile.name} is new in every step"
+    if not whole(s.dst):
+        return f"only a part of {tile.name} is filled"
+    if tile in outside:
+        return f"{tile.name} is used outside the loop"
+    if storage(s.src.buffer) in written:
+        return f"{s.src.buffer.name} is written in the loop"
+    if tile in touched(others)[1]:
+        return f"{tile.name} is written by another statement"
+    if tile in touched(body[:at])[0]:
+        return f"{tile.name} is read before it is filled"
+    return ""
+
+
+def _free(s: Copy, bound: set[Var], written: set[Buffer]) -> str:
+    """Why the source of a copy depends on what the loop does; empty when it does not."""
+    exprs = stmt_exprs(s)
+    if _variables(exprs) & bound:
+        return "its place depends on a value of the step"
+    loads = {storage(x.buffer) for e in exprs for x in walk_expr(e) if isinstance(x, Load)}
+    if any(b in written or b.scope is not Scope.GLOBAL for b in loads):
+        return "its place is read from memory that may change"
+    return ""
+
+
+def rename(s: Stmt, old: Var, new: Expr) -> Stmt:
+    """`s` with a variable replaced everywhere."""
+
+    def expr(e: Expr) -> Expr:
+        return new if e is old else map_expr(e, expr)
+
+    def stmt(x: Stmt) -> Stmt:
+        return map_stmt(x, expr, stmt)
+
+    return stmt(s)
+
+
+def used_outside(body: Stmt, loop: For) -> set[Buffer]:
+    """Buffers that a launch's body touches outside of one loop."""
+
+    def cut(s: Stmt) -> Stmt:
+        return Seq(()) if s is loop else map_stmt(s, lambda e: e, cut)
+
+    reads, writes = touched([cut(body)])
+    return reads | writes
+
+
+def hoist_allocations(loop: For) -> tuple[tuple[Alloc, ...], For]:
+    """Allocations of shared tiles inside a loop body, taken out in front of it: shared memory is laid out once."""
+    body = flat(loop.body)
+    allocs = tuple(s for s in body if isinstance(s, Alloc) and s.buffer.scope is Scope.SHARED)
+    rest = tuple(s for s in body if s not in allocs)
+    return allocs, replace(loop, body=Seq(rest, loop.span))

@@ -1,0 +1,230 @@
+"""Plans a kernel: from what the author means to how the machine will do it, one decision after another.
+
+    plan(kernel, PlanOptions(target)) -> Plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilec.analysis.facts import Facts
+from tilec.diagnostics import Diagnostic
+from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.kernel import Kernel, Launch
+from tilec.ir.tile import Alloc, Atomic, Gemm, Parallel, Stmt, Store
+from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.layout.shared import CHUNK
+from tilec.plan.access import conjunction
+from tilec.plan.barriers import place_barriers
+from tilec.plan.legal import Legal, legalise
+from tilec.plan.lower import Lowering, Setting
+from tilec.plan.pipelines import touched
+from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, Variant
+from tilec.plan.shared import check_limit, place_tiles, tile_layouts
+from tilec.plan.walk import walk_plan
+from tilec.plan.work import count_bytes, count_flop
+from tilec.targets import Target
+
+DEFAULT_THREADS = 128
+RASTER_PANEL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What the user chose: the target, how freely the plan may change the author's numbers, how float32 GEMMs multiply."""
+
+    target: Target
+    opt_level: int = 2
+    fp32_gemm: str = "tf32"
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Everything about one launch that both of its variants share."""
+
+    kernel: Kernel
+    launch: Launch
+    threads: tuple[int, int, int]
+    legal: Legal
+    target: Target
+    written: frozenset[Buffer]
+
+
+def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
+    """The plan of `kernel`, spelled `symbol` in CUDA. Raises CompileError where the target cannot do what is asked."""
+    launches: list[LaunchPlan] = []
+    read, written = _tensors(kernel)
+    for n, launch in enumerate(kernel.launches):
+        name = symbol if len(kernel.launches) == 1 else f"{symbol}__{n + 1}"
+        launches.append(_plan_launch(kernel, launch, name, options, written))
+    return Plan(
+        kernel, symbol, options.target, tuple(launches), None, count_flop(kernel), count_bytes(kernel, read, written), read, written,
+        kernel_notes(kernel, options),
+    )  # fmt: skip
+
+
+def kernel_notes(kernel: Kernel, options: PlanOptions) -> tuple[Diagnostic, ...]:
+    """What the author should know about numbers: TF32 where float32 was written."""
+    from tilec.diagnostics import note
+    from tilec.ir.dtypes import FLOAT32
+
+    out: list[Diagnostic] = []
+    for launch in kernel.launches:
+        for s in walk_stmt(launch.body):
+            if isinstance(s, Gemm) and s.a.buffer.dtype == FLOAT32 and options.fp32_gemm == "tf32":
+                out.append(note("TL0503", "float32 operands of this gemm are multiplied as TF32 (10 bits of mantissa)", s.span, "--fp32-gemm ieee multiplies in full float32"))
+    return tuple(out)
+
+
+def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
+    """The global tensors that the launches read and write."""
+    reads, writes = touched([launch.body for launch in kernel.launches])
+    return frozenset(b for b in reads if b.scope is Scope.GLOBAL), frozenset(b for b in writes if b.scope is Scope.GLOBAL)
+
+
+def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
+    threads = launch.threads or (DEFAULT_THREADS, 1, 1)
+    count = prod(threads)
+    legal = legalise(launch.body, count, options.target, options.fp32_gemm == "ieee")
+    room = _Room(kernel, launch, threads, legal, options.target, written)
+    assumed = _row_divisors(kernel)
+    best = _variant(room, symbol, assumed, aligned=True)
+    variants = [best]
+    if assumed and _relies(best):
+        general = _variant(room, f"{symbol}__general", {}, aligned=False)
+        variants = [best, general]
+    elif assumed:
+        variants = [replace(_variant(room, symbol, {}, aligned=True))]
+    one, zero = Const(1, INT32), launch.grid
+    grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
+    has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
+    panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
+    return LaunchPlan(launch, grid, threads, tuple(variants), panel)
+
+
+def _row_divisors(kernel: Kernel) -> dict[Var, int]:
+    """For each run-time extent or stride that spaces rows: the elements that make 16 bytes."""
+    out: dict[Var, int] = {}
+    for b in kernel.params:
+        if not isinstance(b, Buffer) or not b.shape:
+            continue
+        per = max(1, CHUNK // b.dtype.bytes)
+        spacing = [b.shape[-1]] if b.strides is None else [b.shape[-1], *b.strides[:-1]]
+        for e in spacing:
+            for v in walk_expr(e):
+                if isinstance(v, Var):
+                    out[v] = max(out.get(v, 1), per)
+    return out
+
+
+def _relies(v: Variant) -> bool:
+    """True when some access of the body moves several elements of a global tensor at once."""
+    return bool(_wide_tensors(v))
+
+
+def _wide_tensors(v: Variant) -> list[Buffer]:
+    """The global tensors that are accessed by vectors, in a fixed order."""
+    found = dict.fromkeys(b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide)
+    return list(found)
+
+
+def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool) -> Variant:
+    """One body of a launch, planned under the assumption that `divisors` divide and, if `aligned`, pointers are aligned."""
+    launch, legal = room.launch, room.legal
+    facts = Facts().with_launch(launch, room.threads)
+    for v, n in divisors.items():
+        facts = facts.with_divisor(v, n)
+    count = prod(room.threads)
+    facts = facts.with_range(THREAD, 0, count - 1)
+    operands = frozenset(
+        r.buffer for s in walk_stmt(legal.body) if isinstance(s, Gemm) and legal.gemms[id(s)].kind == "mma" for r in (s.a, s.b)
+    )
+    layouts = tile_layouts(_shared_buffers(legal.body), operands)
+    setting = Setting(
+        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__,
+        lambda b: _alignment(b, aligned), legal.body,
+    )  # fmt: skip
+    lowering = Lowering(setting, varying=_varying(legal.body, bool(_uses_threads(legal.body))))
+    body = lowering.sequence((legal.body,), facts, True)
+    _, writes = touched([legal.body])
+    reads, _ = touched([legal.body])
+    both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
+    body = place_barriers(body, both, lowering.varies)
+    stages = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
+    layouts |= tile_layouts(lowering.scratch, frozenset())
+    tiles, total = place_tiles(layouts, stages)
+    check_limit(tiles, total, room.target, launch.span)
+    placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
+    for s in walk_stmt(legal.body):
+        if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):
+            placements[s.buffer] = Private()
+    out = Variant(symbol, None, facts, body, placements, dict(lowering.elements), total, _registers(legal), legal.remarks)
+    return replace(out, when=_condition(out, divisors, aligned))
+
+
+def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr | None:
+    """When the launcher may choose this body: pointers of wide accesses aligned, rows a whole number of chunks."""
+    if not aligned:
+        return None
+    tests: list[Expr] = []
+    wide = _wide_tensors(v)
+    for b in wide:
+        address = Var(b.name, INT64, VarKind.PARAM)
+        tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
+    for var, n in divisors.items():
+        tests.append(Compare("eq", Binary("mod", var, Const(n, var.dtype), var.dtype), Const(0, var.dtype)))
+    return conjunction(tests)
+
+
+def _alignment(b: Buffer, aligned: bool) -> int:
+    """Bytes that the address of a global tensor is a multiple of."""
+    return CHUNK if aligned else b.dtype.bytes
+
+
+def _shared_buffers(body: Stmt) -> list[Buffer]:
+    """Every shared buffer that `body` mentions, owners and views, in order of appearance."""
+    found: dict[Buffer, None] = {}
+
+    def keep(b: Buffer) -> None:
+        if b.scope is Scope.SHARED:
+            found.setdefault(storage(b))
+            found.setdefault(b)
+
+    for s in walk_stmt(body):
+        if isinstance(s, Alloc | Store | Atomic):
+            keep(s.buffer)
+        for side in regions(s):
+            for r in side:
+                keep(r.buffer)
+        for root in stmt_exprs(s):
+            for e in walk_expr(root):
+                if isinstance(e, Load):
+                    keep(e.buffer)
+    return list(found)
+
+
+def _uses_threads(body: Stmt) -> bool:
+    return any(
+        isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(body) for root in stmt_exprs(s) for e in walk_expr(root)
+    )
+
+
+def _varying(body: Stmt, threads: bool) -> frozenset[Buffer]:
+    """Private buffers whose contents may differ from thread to thread."""
+    private = {s.buffer for s in walk_stmt(body) if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR)}
+    if threads:
+        return frozenset(private)
+    return frozenset(
+        x.buffer for s in walk_stmt(body) if isinstance(s, Parallel) for x in walk_stmt(s.body) if isinstance(x, Store) and x.buffer in private
+    )
+
+
+def _registers(legal: Legal) -> int:
+    """Registers a thread is expected to need: its fragments, the operands of the largest GEMM, and some for addresses."""
+    tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
+    return tiles + max((g.registers for g in legal.gemms.values()), default=0) + 24
+
+

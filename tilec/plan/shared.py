@@ -1,0 +1,73 @@
+"""Where each shared tile lies in the block's memory, and in which layout.
+
+Tiles that an mma reads are laid out without bank conflicts; others stay row-major. Every tile has a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilec.diagnostics import Label, Span, error
+from tilec.ir.expr import Buffer
+from tilec.ir.visit import storage
+from tilec.layout.shared import SharedLayout, conflict_free, dense
+from tilec.plan.domains import static_shape
+from tilec.plan.plan import SharedTile
+from tilec.targets import Target
+
+ALIGNMENT = 128
+"""Bytes that every tile starts on a multiple of."""
+
+
+def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict[Buffer, SharedLayout]:
+    """The layout of every shared buffer; `operands` are those that tensor cores read.
+
+    Views share the bytes of their owner, so owner and views keep dense rows, and one swizzle serves them all.
+    """
+    groups: dict[Buffer, list[Buffer]] = {}
+    for b in buffers:
+        groups.setdefault(storage(b), []).append(b)
+    out: dict[Buffer, SharedLayout] = {}
+    for owner, members in groups.items():
+        if owner not in members:
+            members.append(owner)
+        wanted = [conflict_free(static_shape(b), b.dtype.bytes) for b in members if b in operands]
+        if len(members) == 1:
+            out[owner] = wanted[0] if wanted else dense(static_shape(owner), owner.dtype.bytes)
+            continue
+        swizzle = next((w.swizzle for w in wanted if w.swizzle is not None), None)
+        for b in members:
+            shape = static_shape(b)
+            out[b] = SharedLayout(shape, b.dtype.bytes, shape[-1] if shape else 1, swizzle)
+    return out
+
+
+def place_tiles(layouts: Mapping[Buffer, SharedLayout], stages: Mapping[Buffer, int]) -> tuple[dict[Buffer, SharedTile], int]:
+    """Offsets of all tiles, owners in order, views at their owner's; and the bytes of the block."""
+    tiles: dict[Buffer, SharedTile] = {}
+    top = 0
+    for b, layout in layouts.items():
+        if storage(b) is b:
+            tile = SharedTile(layout, top, stages.get(b, 1))
+            tiles[b] = tile
+            top += -(-tile.bytes // ALIGNMENT) * ALIGNMENT
+    for b, layout in layouts.items():
+        if storage(b) is not b:
+            owner = tiles[storage(b)]
+            tiles[b] = SharedTile(layout, owner.offset, owner.stages)
+    return tiles, top
+
+
+def check_limit(tiles: Mapping[Buffer, SharedTile], total: int, target: Target, span: Span) -> None:
+    """Raises an error that lists the tiles when they do not fit the target."""
+    if total <= target.shared_per_block_max:
+        return
+    owners: Sequence[tuple[Buffer, SharedTile]] = [(b, t) for b, t in tiles.items() if storage(b) is b]
+    labels = tuple(
+        Label(b.span, f"{b.name} takes {t.bytes} bytes" + (f" ({t.stages} versions of {t.layout.bytes})" if t.stages > 1 else ""))
+        for b, t in owners
+    )
+    raise error(
+        "TL0401", f"the tiles of this kernel need {total} bytes of shared memory, {target.name} has {target.shared_per_block_max} a block",
+        span, *labels, help="use smaller tiles, fewer stages, or another --arch",
+    )  # fmt: skip

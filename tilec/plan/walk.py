@@ -1,0 +1,29 @@
+"""Generic traversal of planned statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, TileLoop
+
+
+def plan_children(s: PStmt) -> tuple[PStmt, ...]:
+    """The direct statements inside a planned statement."""
+    match s:
+        case PSeq(body):
+            return body
+        case PFor() | PWhile() | TileLoop() | Stepped():
+            return (s.body,)
+        case PIf():
+            return (s.then, s.orelse)
+        case Pipeline():
+            return (s.producers, s.consumers)
+        case _:
+            return ()
+
+
+def walk_plan(s: PStmt) -> Iterator[PStmt]:
+    """`s` and every planned statement below it, parents first."""
+    yield s
+    for c in plan_children(s):
+        yield from walk_plan(c)
