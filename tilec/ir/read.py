@@ -41,7 +41,7 @@ def parse_module(text: str) -> Module:
     starts = [i for i, line in enumerate(source) if line.indent == 0]
     if source and starts[:1] != [0]:
         fail("expected `kernel`", source[0].number, 1)
-    ends = [*starts[1:], len(source)]
+    ends = [*starts, len(source)][1:]
     return Module(tuple(_Statements(source[a:b], {}).kernel() for a, b in zip(starts, ends, strict=True)))
 
 
@@ -199,12 +199,7 @@ class _Statements(Reader):
     def _simple(self, word: str, span: Span) -> Stmt:
         match word:
             case "let":
-                name = self.token.text
-                var = self._let_variable()
-                self.expect("=")
-                value = self.expr()
-                self.things[name] = var
-                return Let(var, value, span)
+                return self._let(span)
             case "alloc":
                 return Alloc(self.named_buffer(), span)
             case "atomic":
@@ -233,14 +228,16 @@ class _Statements(Reader):
             case _:
                 return self._tile(word, span)
 
-    def _let_variable(self) -> Var:
-        """The variable of a Let, not yet visible to its own value."""
+    def _let(self, span: Span) -> Let:
+        """The value is read before the variable becomes visible."""
+        before = dict(self.things)
         name = self.token.text
-        before = self.things.get(name)
         var = self.variable(VarKind.LET)
-        if before is not None:
-            self.things[name] = before
-        return var
+        self.things = before
+        self.expect("=")
+        value = self.expr()
+        self.things[name] = var
+        return Let(var, value, span)
 
     def _atomic(self, span: Span) -> Atomic:
         op = self.take("name")

@@ -9,7 +9,7 @@ One walk over the kernel; each rule stands where its node is visited.
 from __future__ import annotations
 
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
-from tilec.ir.dtypes import BOOL, DType
+from tilec.ir.dtypes import BOOL, DType, int_range
 from tilec.ir.expr import (
     BINARY_OPS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Scope, Select, Unary, Var,
 )  # fmt: skip
@@ -335,6 +335,7 @@ class _Checker:
                 self.region(dst)
                 if op not in _REDUCES or not 0 <= dim < len(src.extents):
                     self.broken(f"the reduction `{op}` along dimension {dim} of {len(src.extents)}")
+                    return
                 self.same_box(src, dst, src.extents[:dim] + src.extents[dim + 1 :])
             case Scan(op, src, dst, dim):
                 self.region(src)
@@ -387,7 +388,11 @@ def _bytes(shape: tuple[int | None, ...], dtype: DType) -> int | None:
 
 
 def _check_const(e: Const, checker: _Checker) -> None:
-    """A literal has a value of its type's family."""
-    good = isinstance(e.value, bool) if e.dtype == BOOL else isinstance(e.value, float if e.dtype.is_float else int)
+    """A literal has a value of its type's family and within its range."""
+    if e.dtype.is_float or e.dtype == BOOL:
+        good = isinstance(e.value, float if e.dtype.is_float else bool)
+    else:
+        low, high = int_range(e.dtype)
+        good = isinstance(e.value, int) and low <= e.value <= high
     if not good:
         checker.broken(f"a literal {e.value!r} of type {e.dtype}")
