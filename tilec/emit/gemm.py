@@ -95,7 +95,7 @@ def fragment_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Ope
     sides = _side(need, plan, "a", a), _side(need, plan, "b", b)
     call = f"{plan.instruction}({accumulator}, {sides[0].argument}, {sides[1].argument});"
     return Fragments(
-        declarations=_place(plan) + sides[0].once + sides[1].once,
+        declarations=_place(plan, a, b) + sides[0].once + sides[1].once,
         pointers=sides[0].tile + sides[1].tile,
         a_extents=sides[0].extents,
         b_extents=sides[1].extents,
@@ -104,14 +104,17 @@ def fragment_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Ope
     )
 
 
-def _place(plan: GemmPlan) -> tuple[str, ...]:
-    """Declarations of the warp's first row and column; warps past the grid compute what an earlier one does."""
+def _place(plan: GemmPlan, a: Operand, b: Operand) -> tuple[str, ...]:
+    """Declarations of the warp's first row and column, where an address needs them.
+
+    Warps past the grid compute what an earlier one does.
+    """
     (down, across), (rows, cols) = plan.warps, plan.warp_tile
     number = "warp" if plan.used_warps * 32 >= plan.threads else f"warp % {plan.used_warps}"
     names = []
-    if down > 1:
+    if down > 1 and isinstance(a, SharedOperand):
         names.append(f"warp_row = {scaled(number if across == 1 else f'{number} / {across}', rows)}")
-    if across > 1:
+    if across > 1 and isinstance(b, SharedOperand):
         names.append(f"warp_col = {scaled(number if down == 1 else f'{number} % {across}', cols)}")
     return (f"const int {', '.join(names)};",) if names else ()
 

@@ -31,8 +31,8 @@ def fma_text(render: Render, need: Callable[[str], None], plan: GemmPlan, a: Ope
     registers = isinstance(a, RegisterOperand) or isinstance(b, RegisterOperand)
     return render(
         "gemm/fma.cu.jinja",
-        first_row="" if down == 1 else "thread" + (f" / {across}" if across > 1 else "") + f" % {down}",
-        first_col="" if across == 1 else f"thread % {across}",
+        first_row="" if down == 1 or isinstance(a, RegisterOperand) else "thread" + (f" / {across}" if across > 1 else "") + f" % {down}",
+        first_col="" if across == 1 or isinstance(b, RegisterOperand) else f"thread % {across}",
         wide=wide,
         rows=rows,
         cols=cols,
