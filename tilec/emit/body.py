@@ -69,7 +69,13 @@ class BodyWriter:
         return "\n".join(out)
 
     def statement(self, s: PStmt, facts: Facts) -> str:
-        """One statement."""
+        """One statement; what it declares in braces of its own is forgotten behind it."""
+        if isinstance(s, TileLoop | AsyncCopy | FillRegisters | PReduce | PFor | PWhile | Pipeline):
+            with self.spell.scope():
+                return self._statement(s, facts)
+        return self._statement(s, facts)
+
+    def _statement(self, s: PStmt, facts: Facts) -> str:
         match s:
             case PSeq():
                 return self.sequence(s, facts)

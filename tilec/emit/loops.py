@@ -20,7 +20,7 @@ from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Atomic, Print, Store
-from tilec.ir.visit import stmt_exprs, walk_expr
+from tilec.ir.visit import stmt_exprs, substitute, walk_expr
 from tilec.layout.fragment import FragmentLayout
 from tilec.plan.domains import static
 from tilec.plan.plan import AsyncCopy, ElementKey, InMemory, PFor, PIf, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
@@ -113,7 +113,8 @@ class LoopWriter:
         out: list[str] = []
         for v, e in zip(variables, values, strict=True):
             if body is None or v in used:
-                out.append(f"{self.spell.var(v)} = {self.spell.expr(e, facts)}")
+                zeros = {x: Const(0, INT32) for x in walk_expr(e) if isinstance(x, Var) and self.spell.renamed.get(x) == "0"}
+                out.append(f"{self.spell.var(v)} = {self.spell.expr(substitute(e, zeros), facts)}")
         return out
 
     # ---- vectors ---------------------------------------------------------------------------------------------------

@@ -63,6 +63,16 @@ class Spelling:
         return self.buffers[b]
 
     @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Frees the names of variables that are first spelled inside the block: C braces close around them."""
+        variables, names = dict(self.variables), self.names.taken()
+        try:
+            yield
+        finally:
+            self.variables = variables
+            self.names.release(self.names.taken() - names - set(self.buffers.values()))
+
+    @contextmanager
     def meaning(self, texts: Mapping[Var, str]) -> Iterator[None]:
         """Lets variables be spelled otherwise inside the block."""
         saved = dict(self.renamed)

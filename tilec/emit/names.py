@@ -52,6 +52,14 @@ class Names:
         self._used.add(name)
         return name
 
+    def taken(self) -> frozenset[str]:
+        """Every name that is in use."""
+        return frozenset(self._used)
+
+    def release(self, names: Iterable[str]) -> None:
+        """Makes names available again, once the C scope that declared them is closed."""
+        self._used.difference_update(names)
+
 
 def parameter_names(kernel: Kernel, names: Names) -> Mapping[Param, str]:
     """The C names of the parameters and run-time extents of `kernel`, taken from `names` in the order of the signature.

@@ -267,7 +267,7 @@ class Lowering:
     def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
         """One iteration a register of `layout`."""
         inner = _indexed(s, facts)
-        digits = tuple(Var(f"r{n}", kind=VarKind.LOOP) for n in range(len(layout.regs)))
+        digits = _digits(s, layout)
         first = layout.regs[0] if layout.regs else None
         along = first is not None and first.dim == len(s.vars) - 1 and first.stride == 1
         most = first.size if first is not None and along else 1
@@ -311,7 +311,7 @@ class Lowering:
         for c in counts[1:]:
             chunks = simplify(Binary("mul", chunks, c, INT32), facts)
         rounds = simplify(Call("ceildiv", (chunks, Const(threads, INT32)), INT32), facts)
-        digit = Var("i", kind=VarKind.LOOP)
+        digit = Var("round", kind=VarKind.LOOP)
         known = facts.with_range(thread, 0, threads - 1).with_loop(digit, Const(0, INT32), rounds, Const(1, INT32))
         number: Expr = thread if static(rounds) == 1 else Binary("add", Binary("mul", digit, Const(threads, INT32), INT32), thread, INT32)
         values: list[Expr] = []
@@ -437,6 +437,16 @@ class Lowering:
             s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, self.at.layouts[dst], lane_steps(layout, s.dim), partners(layout, s.dim),
             scratch, s.span,
         )  # fmt: skip
+
+
+def _digits(s: Parallel, layout: FragmentLayout) -> tuple[Var, ...]:
+    """A variable for each register digit, named after the index it is part of: i_0, i_1, j_0 and so on, fastest first."""
+    count: dict[int, int] = {}
+    out: list[Var] = []
+    for g in layout.regs:
+        n = count[g.dim] = count.get(g.dim, -1) + 1
+        out.append(Var(f"{s.vars[g.dim].name}_{n}", kind=VarKind.LOOP))
+    return tuple(out)
 
 
 def _indexed(s: Parallel, facts: Facts) -> Facts:
