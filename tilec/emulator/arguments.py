@@ -11,10 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilec.emit.hosteval import evaluate
-from tilec.ir import dtypes
-from tilec.ir.dtypes import DType, Kind
 
 Value: TypeAlias = "npt.NDArray[Any] | int | float"
+
+ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "tfloat32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+"""Bytes an element of each type takes, by the manifest's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Array:
         """Bytes from the tensor's first element to the end of its last."""
         shape, item = self.array.shape, self.array.dtype.itemsize
         if self.strides is None or self.array.size == 0:
-            return self.array.nbytes
+            return int(self.array.nbytes)
         return (sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True)) + 1) * item
 
     def contents(self) -> bytes:
@@ -114,13 +118,13 @@ def _environment(params: list[Mapping[str, Any]], values: Mapping[str, Value]) -
     return env
 
 
-def _array(param: Mapping[str, Any], dtype: DType, values: Mapping[str, Value], env: Mapping[str, int]) -> Array:
+def _array(param: Mapping[str, Any], dtype: str, values: Mapping[str, Value], env: Mapping[str, int]) -> Array:
     name = param["name"]
     array = _need(values, name)
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{name} is a tensor: give an array, not {array!r}")
-    if array.dtype.itemsize != dtype.bytes:
-        raise ValueError(f"{name} is {dtype}, {dtype.bytes} bytes an element, but the array is {array.dtype}")
+    if array.dtype.itemsize != ITEM_BYTES[dtype]:
+        raise ValueError(f"{name} is {dtype}, {ITEM_BYTES[dtype]} bytes an element, but the array is {array.dtype}")
     shape = tuple(evaluate(str(text), env) for text in param["shape"])
     if array.shape != shape:
         raise ValueError(f"{name} has the shape {shape}, but the array {array.shape}")
@@ -128,35 +132,35 @@ def _array(param: Mapping[str, Any], dtype: DType, values: Mapping[str, Value], 
     return Array(name, param["role"], f"{dtype}[{', '.join(map(str, shape))}]", array, strides)
 
 
-def _scalar_bytes(name: str, dtype: DType, value: Value) -> bytes:
+def _scalar_bytes(name: str, dtype: str, value: Value) -> bytes:
     if isinstance(value, np.ndarray):
         raise ValueError(f"{name} is a scalar: give a number, not an array")
-    if dtype.kind is Kind.FLOAT:
+    if "float" in dtype:
         return _float_bytes(dtype, float(value))
-    low, high = dtypes.int_range(dtype)
-    if int(value) != value or not low <= value <= high:
+    signed = dtype.startswith("int")
+    bits = 1 if dtype == "bool" else ITEM_BYTES[dtype] * 8 - signed
+    if int(value) != value or not -(1 << bits) * signed <= value < 1 << bits:
         raise ValueError(f"{name} = {value} is no {dtype}")
-    return int(value).to_bytes(dtype.bytes, "little", signed=dtype.kind is Kind.INT)
+    return int(value).to_bytes(ITEM_BYTES[dtype], "little", signed=signed)
 
 
-def _float_bytes(dtype: DType, value: float) -> bytes:
+def _float_bytes(dtype: str, value: float) -> bytes:
     native = {"float16": np.float16, "float32": np.float32, "tfloat32": np.float32, "float64": np.float64}
-    if dtype.name in native:
-        return bytes(np.array(value, native[dtype.name]).tobytes())
+    if dtype in native:
+        return bytes(np.array(value, native[dtype]).tobytes())
     import ml_dtypes  # only for the narrow formats, which NumPy itself does not have
 
-    return bytes(np.array(value, np.dtype(getattr(ml_dtypes, dtype.name))).tobytes())
+    return bytes(np.array(value, np.dtype(getattr(ml_dtypes, dtype))).tobytes())
 
 
-def _extent(entry: Any) -> tuple[str, DType]:
-    return (entry, dtypes.INT32) if isinstance(entry, str) else (entry["name"], _dtype(entry.get("dtype", "int32")))
+def _extent(entry: Any) -> tuple[str, str]:
+    return (entry, "int32") if isinstance(entry, str) else (entry["name"], _dtype(entry.get("dtype", "int32")))
 
 
-def _dtype(name: str) -> DType:
-    found = dtypes.lookup(name)
-    if found is None:
+def _dtype(name: str) -> str:
+    if name not in ITEM_BYTES:
         raise ValueError(f"the manifest names an unknown type {name!r}")
-    return found
+    return name
 
 
 def _need(values: Mapping[str, Value], name: str) -> Value:

@@ -5,16 +5,12 @@
 """
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from tilec.emit import manifest as manifests
 from tilec.emulator import source, toolchain
 from tilec.emulator.arguments import Argument, Array, Scalar, Value, Workspace, bind
 
@@ -138,7 +134,7 @@ def build(cu_text: str) -> Program:
     ToolMissing without a C++ compiler; BuildError if the compiler refuses the file; ValueError if it has no manifest or no
     prelude markers.
     """
-    manifest = manifests.parse(cu_text)
+    manifest = source.read_manifest(cu_text)
     text = source.prepare(cu_text, manifest)
     base, library = toolchain.build_program(text)
     return Program(manifest, text, library, base)
@@ -157,7 +153,3 @@ def _capability(kernel: Mapping[str, Any]) -> int:
     names = [str(v.get("arch", "sm_80")) for launch in kernel["launches"] for v in launch["variants"]]
     numbers = ["".join(c for c in name if c.isdigit()) for name in names]
     return max((int(n) for n in numbers if n), default=80)
-
-
-assert sys.byteorder == "little", "the emulator's data files are little-endian, as CUDA is"
-assert np.dtype(np.uintp).itemsize == 8, "the emulator needs 64-bit pointers"

@@ -5,6 +5,7 @@
 - A table of the file's kernels and host functions is appended, through which the runtime calls them.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +13,20 @@ from typing import Any
 PRELUDE_BEGIN = "// ---- prelude"
 PRELUDE_END = "// ---- end of prelude"
 
+MANIFEST_BEGIN = "// tilec-manifest-begin"
+MANIFEST_END = "// tilec-manifest-end"
+
 _TILE = re.compile(r"(\w+)(\s*=\s*)shared_tile<(.*?)>\(")
+
+
+def read_manifest(cu_text: str) -> Mapping[str, Any]:
+    """The manifest in the file's comment; ValueError if there is none or it is not JSON."""
+    lines = [line.strip() for line in cu_text.splitlines()]
+    begin, end = _find(lines, MANIFEST_BEGIN), _find(lines, MANIFEST_END)
+    loaded = json.loads("\n".join(line.removeprefix("//") for line in lines[begin + 1 : end]))
+    if not isinstance(loaded, dict) or "kernels" not in loaded:
+        raise ValueError("the file's manifest lists no kernels")
+    return loaded
 
 
 def prepare(cu_text: str, manifest: Mapping[str, Any]) -> str:

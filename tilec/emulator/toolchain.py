@@ -5,6 +5,7 @@ sources and of the compiler; a generated file becomes a small library that this 
 under names that are hashes of everything that went into them, and appear there by an atomic rename.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -73,7 +74,11 @@ def runtime() -> Runtime:
     key = _hash_sources(folder, compiler)
     home = cache_dir() / "emulator" / key
     if not (home / "flags.json").is_file():
-        _build_runtime(home, folder, compiler)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with (home.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes start at once in a test run; one builds, the others wait
+            if not (home / "flags.json").is_file():
+                _build_runtime(home, folder, compiler)
     flags = tuple(json.loads((home / "flags.json").read_text(encoding="utf-8")))
     return Runtime(home / "runner", compiler, (*PROGRAM_FLAGS, *flags, f"-I{folder}"), key)
 
@@ -87,7 +92,7 @@ def build_program(cu_text: str) -> tuple[Runtime, Path]:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
             compile_program(base, cu_text, Path(scratch) / "program.so")
-            os.replace(Path(scratch) / "program.so", library)
+            (Path(scratch) / "program.so").replace(library)
         _prune(library.parent)
     return base, library
 
@@ -113,7 +118,6 @@ def line_of(base: Runtime, cu_text: str, instruction: int) -> int:
 
 
 def _build_runtime(home: Path, folder: Path, compiler: str) -> None:
-    home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
         work = Path(scratch) / "runtime"
         work.mkdir()
@@ -125,11 +129,9 @@ def _build_runtime(home: Path, folder: Path, compiler: str) -> None:
         _run(compiler, *RUNTIME_FLAGS, *own, "-o", str(work / "runner"), *sources, "-Wl,--no-as-needed", "-ldl", "-lm")
         probe.unlink()
         (work / "flags.json").write_text(json.dumps(flags), encoding="utf-8")
-        try:
-            os.rename(work, home)
-        except OSError:  # another process was faster; what it built is the same
-            if not (home / "flags.json").is_file():
-                raise
+        if home.is_dir():
+            shutil.rmtree(home)
+        work.rename(home)
 
 
 def _accepts(compiler: str, flag: str, probe: Path) -> bool:
@@ -146,7 +148,7 @@ def _run(*command: str) -> None:
 
 
 def _hash_sources(folder: Path, compiler: str) -> str:
-    state = os.stat(os.path.realpath(compiler))
+    state = Path(compiler).resolve().stat()
     digest = hashlib.sha256(f"{compiler}\0{state.st_size}\0{state.st_mtime_ns}\0{RUNTIME_FLAGS}".encode())
     shared = folder.parent / "prelude" / "reduce.cuh"
     for file in (*sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cpp")), *([shared] if shared.is_file() else [])):
