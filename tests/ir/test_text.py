@@ -88,7 +88,8 @@ class Maker:
         zero = tuple(Const(0, dt.INT32) for _ in buffer.shape)
         if whole or (whole is None and self.draw(st.booleans())):
             return tile.Region(buffer, zero, buffer.shape)
-        return tile.Region(buffer, self.indices(buffer), buffer.shape if self.draw(st.booleans()) else tuple(Const(1, dt.INT32) for _ in zero))
+        ones = tuple(Const(1, dt.INT32) for _ in zero)
+        return tile.Region(buffer, self.indices(buffer), self.pick(buffer.shape, ones))
 
     def buffer(self, scope, rank):
         shape = tuple(Const(n, dt.INT32) for n in self.draw(st.lists(st.integers(1, 9), min_size=rank, max_size=rank)))
@@ -239,7 +240,8 @@ def kernels(draw):
         grid = tuple(maker.expr(dt.INT32, 1) for _ in blocks)
         body = maker.within([*blocks, *threads], 3, 0)
         panel = draw(st.sampled_from([0, 8]))
-        launches.append(Launch(blocks, grid, draw(st.sampled_from([None, (128, 1, 1)])), threads, body, panel, "column" if panel else "row"))
+        sizes, order = draw(st.sampled_from([None, (128, 1, 1)])), "column" if panel else "row"
+        launches.append(Launch(blocks, grid, sizes, threads, body, panel, order))
     texts = st.text(max_size=6)
     return Kernel(
         "k", (a, scalar, b, size), (m, n), tuple(launches), draw(st.sampled_from([(), ("A",), ("A", "B")])),

@@ -40,7 +40,8 @@ TILES = "alloc S: shared float16[32, 64]\nalloc R: fragment float32[32]\nalloc F
     [
         "B[tx] = float32(A[bx, tx])", "copy A[bx * 32 +: 32, 0 +: 64] -> S", "copy A[bx, 0 +: 32] -> R", "reduce sum S -> R dim 1",
         "gemm F += S @ S.T square", "for i in serial(0, s, 1):\n  if i == 3:\n    break", "parallel i in 64:\n  B[i] = 0.0",
-        "alloc v: var int32[]\nv[] = v[] + 1", "let y: int32 = I[0] << 3:int64\nI[y] = y", "view V: shared int16[2048] of S\nV[0] = 1:int16",
+        "alloc v: var int32[]\nv[] = v[] + 1", "let y: int32 = I[0] << 3:int64\nI[y] = y",
+        "view V: shared int16[2048] of S\nV[0] = 1:int16",
         "workspace W: global float32[64]\nW[0] = x", "reduce max F[0 +: 1, 0 +: 32] -> R dim 0", "atomic add B[0] (x) relaxed",
         "parallel i in 64:\n  for j in serial(0, 4, 1):\n    continue", 'trap unless s > 0, ""\nprint "x", x', "copy R -> B[s +: s]",
     ],

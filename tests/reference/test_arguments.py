@@ -89,6 +89,22 @@ def test_random_inputs():
         random_inputs(kernel, {}, 1)
 
 
+def test_indices_are_found_behind_variables_and_tiles():
+    kernel = kernel_of(
+        "[n](E: int32[n], L: int32[n], S: int32[n], D: int32[n], A: float32[n, 8], C: float32[n, 8])",
+        "alloc s: shared int32[64]",
+        "alloc v: var int32[]",
+        "copy S[0 +: 64] -> s",
+        "v[] = L[bx] + 1",
+        "let e: int32 = E[bx]",
+        "for i in serial(0, v[], 1):",
+        "  C[s[i], i] = A[e, i] + float32(D[i])",
+    )
+    arrays = random_inputs(kernel, {"n": 400}, 5)
+    assert all(arrays[x].min() >= 0 and arrays[x].max() <= 3 for x in "ELS")
+    assert arrays["D"].min() < -100
+
+
 @pytest.mark.parametrize("d", dt.ALL, ids=str)
 def test_poison_is_no_plausible_value(d):
     p = poisoned(d, (3, 5))

@@ -272,11 +272,11 @@ def test_half_atomics_round_each_time():
 
 
 def test_traps_and_prints():
-    kernel = body("(A: int32[64])", 'print "v=%d", A[tx]\nprint once "block"\ntrap unless A[tx] < 9, "too big"\nA[tx] = 0')
+    kernel = body("(A: int32[64])", 'print "100%", A[tx], 0.5\nprint once "block"\ntrap unless A[tx] < 9, "too big"\nA[tx] = 0')
     lines = []
     a = np.full(64, 3, np.int32)
     run(kernel, {"A": a}, printed=lines.append)
-    assert lines == ["v=3"] * 64 + ["block"] and (a == 0).all()
+    assert lines == ["100% 3 0.5"] * 64 + ["block"] and (a == 0).all()
     a[40] = 9
     with pytest.raises(TrapError, match="too big"):
         run(kernel, {"A": a})

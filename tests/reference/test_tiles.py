@@ -77,7 +77,7 @@ def test_copy_within_one_tile_reads_first():
 @pytest.mark.parametrize("line", ["copy A[0 +: 9] -> t[0 +: 9]", "fill t[4 +: 8] = 0.0", "t[s] = 1.0", "copy t[s +: 8] -> A[0 +: 8]"])
 def test_tiles_have_no_outside(line):
     kernel = body("(A: float32[32], s: int32)", f"alloc t: shared float32[8]\n{line}")
-    with pytest.raises(MeaningError, match="t\\[.*out of its range 8") as caught:
+    with pytest.raises(MeaningError, match=r"t\[.*out of its range 8") as caught:
         run(kernel, {"A": np.zeros(32, np.float32)}, {"s": 8})
     assert caught.value.span.line == 4
 

@@ -16,10 +16,30 @@ from tilec.diagnostics import Span
 from tilec.ir.dtypes import BOOL, INT32
 from tilec.ir.expr import Buffer, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch, Module, Param
-from tilec.ir.read_expr import Line, Reader, fail, lines, unquote
+from tilec.ir.read_expr import Line, Reader, lines, mistake, unquote
 from tilec.ir.tile import (
-    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
-    Stmt, Store, Trap, While,
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    Copy,
+    Evaluate,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Let,
+    Parallel,
+    Print,
+    Reduce,
+    Region,
+    Scan,
+    Seq,
+    Stmt,
+    Store,
+    Trap,
+    While,
 )  # fmt: skip
 
 _Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -31,7 +51,7 @@ def parse(text: str) -> Kernel:
     """The one kernel that `text` shows."""
     kernels = parse_module(text).kernels
     if len(kernels) != 1:
-        fail(f"expected one kernel, found {len(kernels)}", 1, 1)
+        raise mistake(f"expected one kernel, found {len(kernels)}", 1, 1)
     return kernels[0]
 
 
@@ -40,7 +60,7 @@ def parse_module(text: str) -> Module:
     source = lines(text)
     starts = [i for i, line in enumerate(source) if line.indent == 0]
     if source and starts[:1] != [0]:
-        fail("expected `kernel`", source[0].number, 1)
+        raise mistake("expected `kernel`", source[0].number, 1)
     ends = [*starts, len(source)][1:]
     return Module(tuple(_Statements(source[a:b], {}).kernel() for a, b in zip(starts, ends, strict=True)))
 
@@ -54,7 +74,7 @@ def parse_expr(text: str, given: Iterable[Var | Buffer] = ()) -> Expr:
     """An expression over the variables and buffers of `given`."""
     source = lines(text)
     if len(source) != 1:
-        fail("expected one line", 1, 1)
+        raise mistake("expected one line", 1, 1)
     reader = Reader(source, {thing.name: thing for thing in given})
     found = reader.expr()
     if reader.token.kind != "end":
@@ -271,7 +291,7 @@ class _Statements(Reader):
                 keep = self.accept("keep")
                 return Reduce(op, src, dst, dim, not keep, self.accept("nan"), span)
             case _:
-                fail(f"`{word}` begins no statement", span.line, span.col)
+                raise mistake(f"`{word}` begins no statement", span.line, span.col)
 
     def _gemm(self, span: Span) -> Gemm:
         c = self.region()

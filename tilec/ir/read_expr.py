@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from tilec.diagnostics import Span, error
+from tilec.diagnostics import CompileError, Span, error
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
 from tilec.ir.show import BINARY_FUNCTIONS, BINARY_SYMBOLS, COMPARE_SYMBOLS, DTYPES
@@ -46,9 +46,9 @@ class Line:
     tokens: tuple[Token, ...]
 
 
-def fail(message: str, line: int, col: int) -> NoReturn:
-    """Raises the error for text that is not Tile IR."""
-    raise error("TL0902", f"Tile IR text: {message}", Span("<ir>", line, col, line, col + 1))
+def mistake(message: str, line: int, col: int) -> CompileError:
+    """The error for text that is not Tile IR; the caller raises it."""
+    return error("TL0902", f"Tile IR text: {message}", Span("<ir>", line, col, line, col + 1))
 
 
 def lines(text: str) -> list[Line]:
@@ -59,7 +59,7 @@ def lines(text: str) -> list[Line]:
         while at < len(raw):
             match = _TOKEN.match(raw, at)
             if match is None:
-                fail(f"unexpected `{raw[at]}`", number, at + 1)
+                raise mistake(f"unexpected `{raw[at]}`", number, at + 1)
             if match.lastgroup is not None:
                 tokens.append(Token(match.lastgroup, match.group(), at + 1))
             at = match.end()
@@ -93,7 +93,7 @@ class Reader:
 
     def fail(self, message: str) -> NoReturn:
         """Raises an error at the next token."""
-        fail(message, self.source[self.row].number, self.token.col)
+        raise mistake(message, self.source[self.row].number, self.token.col)
 
     def next(self) -> Token:
         """Takes a token."""

@@ -20,12 +20,44 @@ from dataclasses import dataclass, field
 
 from tilec.ir.dtypes import ALL, BOOL, FLOAT32, HANDLE, INT32
 from tilec.ir.expr import (
-    Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logical,
+    Reinterpret,
+    Select,
+    Unary,
+    Var,
 )  # fmt: skip
 from tilec.ir.kernel import Kernel, Launch, Module
 from tilec.ir.tile import (
-    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
-    Stmt, Store, Trap, While,
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    Copy,
+    Evaluate,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Let,
+    Parallel,
+    Print,
+    Reduce,
+    Region,
+    Scan,
+    Seq,
+    Stmt,
+    Store,
+    Trap,
+    While,
 )  # fmt: skip
 from tilec.ir.visit import regions, stmt_exprs, walk_expr
 

@@ -11,13 +11,47 @@ from __future__ import annotations
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
 from tilec.ir.dtypes import BOOL, DType, int_range
 from tilec.ir.expr import (
-    BINARY_OPS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Scope, Select, Unary, Var,
+    BINARY_OPS,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logical,
+    Reinterpret,
+    Scope,
+    Select,
+    Unary,
+    Var,
 )  # fmt: skip
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.show import show
 from tilec.ir.tile import (
-    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
-    Stmt, Store, Trap, While,
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    Copy,
+    Evaluate,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Let,
+    Parallel,
+    Print,
+    Reduce,
+    Region,
+    Scan,
+    Seq,
+    Stmt,
+    Store,
+    Trap,
+    While,
 )  # fmt: skip
 from tilec.ir.visit import storage
 

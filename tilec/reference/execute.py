@@ -13,10 +13,31 @@ from typing import Any
 
 import numpy as np
 
+from tilec.ir.dtypes import DType
 from tilec.ir.expr import Scope
 from tilec.ir.tile import (
-    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
-    Stmt, Store, Trap, While,
+    Alloc,
+    Atomic,
+    Barrier,
+    Break,
+    Continue,
+    Copy,
+    Evaluate,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Let,
+    Parallel,
+    Print,
+    Reduce,
+    Region,
+    Scan,
+    Seq,
+    Stmt,
+    Store,
+    Trap,
+    While,
 )  # fmt: skip
 from tilec.reference import tiles
 from tilec.reference.atomics import atomic
@@ -281,16 +302,13 @@ def _print(s: Print, st: State, mask: Mask) -> None:
     columns = [np.broadcast_to(evaluate(a, st, mask), lanes).reshape(-1) for a in s.args]
     active = np.flatnonzero(np.broadcast_to(mask, lanes))
     for lane in active[:1] if s.once else active:
-        values = tuple(c[lane].item() for c in columns)
-        st.settings.printed(_format(s.message, values))
+        values = (_digits(a.dtype, c[lane]) for a, c in zip(s.args, columns, strict=True))
+        st.settings.printed(" ".join([*([s.message] if s.message else []), *values]))
 
 
-def _format(message: str, values: tuple[Any, ...]) -> str:
-    """printf's text; the values behind the message when it has no places for them."""
-    try:
-        return message % values
-    except (TypeError, ValueError):
-        return " ".join([message, *map(str, values)])
+def _digits(dtype: DType, value: Value) -> str:
+    """A number as printf's %g or %d writes it."""
+    return f"{float(value):g}" if dtype.is_float else str(int(value))
 
 
 def _evaluate(s: Evaluate, st: State, mask: Mask) -> None:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tilec.ir.dtypes import DType, Kind, int_range
-from tilec.ir.expr import Buffer, Expr, Load, Scope, Var
+from tilec.ir.expr import Buffer, Expr, Load, Var
 from tilec.ir.kernel import Kernel
-from tilec.ir.tile import Alloc, Atomic, For, If, Parallel, Stmt, Store, While
+from tilec.ir.tile import Atomic, For, Let, Parallel, Stmt, Store
 from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.reference.errors import InputError
 from tilec.reference.extents import evaluate_extent
@@ -29,6 +30,8 @@ def poisoned(dtype: DType, shape: tuple[int, ...]) -> Array:
 def random_inputs(kernel: Kernel, extents: Mapping[str, int], seed: int) -> dict[str, Array]:
     """One array per tensor parameter: N(0, 1) floats; whole ranges of 8-bit integers, wider ones within 1000; tensors whose
     elements serve as indices or bounds hold 0 to 3; tensors that the kernel only writes are poisoned. Dense row-major.
+
+    An array of floats never counts as indices, an integer one also when its elements go through variables or tiles first.
 
     `extents` also has the scalar parameters that occur in shapes. Raises InputError when a shape stays unknown.
     """
@@ -66,49 +69,90 @@ def _uses(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
 
     A tensor that is neither read nor written counts as read.
     """
-    read: set[Buffer] = set()
-    written: set[Buffer] = set()
-    indices: set[Buffer] = set()
+    flow = _Flow()
     for launch in kernel.launches:
         for s in walk_stmt(launch.body):
-            _note(s, read, written, indices)
+            flow.statement(s)
     tensors = {p for p in kernel.params if isinstance(p, Buffer)}
-    return read | (tensors - written), indices
+    return flow.read | (tensors - flow.written), {b for b in flow.reach() if isinstance(b, Buffer)}
 
 
-def _note(s: Stmt, read: set[Buffer], written: set[Buffer], indices: set[Buffer]) -> None:
-    sources, targets = regions(s)
-    read.update(storage(r.buffer) for r in sources)
-    written.update(storage(r.buffer) for r in targets)
-    if isinstance(s, Store | Atomic):
-        written.add(storage(s.buffer))
-    if isinstance(s, Atomic):
-        read.add(storage(s.buffer))
-    for e in stmt_exprs(s):
-        loads = [x for x in walk_expr(e) if isinstance(x, Load)]
-        read.update(storage(x.buffer) for x in loads)
-        for x in loads:
-            indices.update(_integer_loads(x.indices))
-    indices.update(_integer_loads(_index_expressions(s)))
+@dataclass(slots=True)
+class _Flow:
+    """Where integers go: `into[x]` are the variables and buffers whose values x may hold, `index` those used as indices."""
+
+    read: set[Buffer] = field(default_factory=set)
+    written: set[Buffer] = field(default_factory=set)
+    index: set[Var | Buffer] = field(default_factory=set)
+    into: dict[Var | Buffer, set[Var | Buffer]] = field(default_factory=dict)
+
+    def statement(self, s: Stmt) -> None:
+        """Adds what one statement reads, writes and moves."""
+        sources, targets = regions(s)
+        self.read.update(storage(r.buffer) for r in sources)
+        self.written.update(storage(r.buffer) for r in targets)
+        for r in targets:
+            self.move({storage(x.buffer) for x in sources}, storage(r.buffer))
+        for e in stmt_exprs(s):
+            for x in walk_expr(e):
+                if isinstance(x, Load):
+                    self.read.add(storage(x.buffer))
+                    self.index |= _integers(*x.indices)
+        self.index |= _integers(*_index_expressions(s))
+        match s:
+            case Let(var, value):
+                self.move(_integers(value), var)
+            case For(var, start, stop, step):
+                self.move(_integers(start, stop, step), var)
+            case Store(buffer, _, value):
+                self.written.add(storage(buffer))
+                self.move(_integers(value), storage(buffer))
+            case Atomic(_, buffer, _, operands, _, result):
+                self.written.add(storage(buffer))
+                self.read.add(storage(buffer))
+                self.move(_integers(*operands), storage(buffer))
+                if result is not None:
+                    self.move({storage(buffer)}, result)
+            case _:
+                pass
+
+    def move(self, sources: set[Var | Buffer], target: Var | Buffer) -> None:
+        """Values of `sources` may end up in `target`."""
+        self.into.setdefault(target, set()).update(sources)
+
+    def reach(self) -> set[Var | Buffer]:
+        """Everything whose value may become an index."""
+        found: set[Var | Buffer] = set()
+        todo = list(self.index)
+        while todo:
+            x = todo.pop()
+            if x not in found:
+                found.add(x)
+                todo += self.into.get(x, ())
+        return found
 
 
 def _index_expressions(s: Stmt) -> tuple[Expr, ...]:
     """The expressions of a statement that choose elements or counts."""
-    if isinstance(s, Store | Atomic):
-        return s.indices
-    if isinstance(s, For):
-        return (s.start, s.stop, s.step)
-    if isinstance(s, Parallel):
-        return s.extents
-    if isinstance(s, While | If | Alloc):
-        return ()
-    sources, targets = regions(s)
-    return tuple(e for r in (*sources, *targets) for e in (*r.starts, *r.extents))
+    match s:
+        case Store(_, indices) | Atomic(_, _, indices):
+            return indices
+        case For(_, start, stop, step):
+            return (start, stop, step)
+        case Parallel(_, extents):
+            return extents
+        case _:
+            sources, targets = regions(s)
+            return tuple(e for r in (*sources, *targets) for e in (*r.starts, *r.extents))
 
 
-def _integer_loads(exprs: tuple[Expr, ...]) -> set[Buffer]:
-    return {
-        storage(x.buffer)
-        for e in exprs for x in walk_expr(e)
-        if isinstance(x, Load) and x.dtype.is_int and storage(x.buffer).scope is Scope.GLOBAL
-    }  # fmt: skip
+def _integers(*exprs: Expr) -> set[Var | Buffer]:
+    """The variables and the buffers of integers in some expressions."""
+    found: set[Var | Buffer] = set()
+    for e in exprs:
+        for x in walk_expr(e):
+            if isinstance(x, Var):
+                found.add(x)
+            elif isinstance(x, Load) and x.dtype.is_int:
+                found.add(storage(x.buffer))
+    return found

@@ -39,11 +39,13 @@ def _leading_zeros(x: Value) -> Value:
 def _ones(x: Value) -> Value:
     bits = np.asarray(x).dtype.itemsize * 8
     unsigned = np.asarray(x).astype(f"uint{bits}")
-    return sum(((unsigned >> np.asarray(k, unsigned.dtype)) & np.asarray(1, unsigned.dtype)).astype(np.int64) for k in range(bits))
+    one = np.asarray(1, unsigned.dtype)
+    return sum((unsigned >> np.asarray(k, unsigned.dtype) & one).astype(np.int64) for k in range(bits))
 
 
 _INT: dict[str, Callable[..., Value]] = {
-    "abs": np.abs, "popcount": _ones, "clz": _leading_zeros, "ceildiv": lambda a, b: a // b + (a % b != 0), "min": np.minimum, "max": np.maximum,
+    "abs": np.abs, "popcount": _ones, "clz": _leading_zeros, "ceildiv": lambda a, b: a // b + (a % b != 0),
+    "min": np.minimum, "max": np.maximum,
     "fma": lambda a, b, c: a * b + c, "floor": lambda x: x, "ceil": lambda x: x, "round": lambda x: x, "trunc": lambda x: x,
 }  # fmt: skip
 

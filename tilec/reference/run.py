@@ -36,12 +36,13 @@ def run(
     extents: Mapping[str, int] | None = None,
     *,
     printed: Callable[[str], None] = _silent,
-    max_steps: int = 50_000_000,
+    max_steps: int = 10_000_000,
 ) -> None:
     """Executes `kernel` on `arrays` (one per tensor parameter, of its NumPy type and shape), which it changes in place.
 
     `scalars` has the scalar parameters; extents that are not given follow from the arrays. `printed` gets each line that the
-    kernel prints. Raises InputError for arguments that do not fit, MeaningError for what has no meaning, TrapError for a trap.
+    kernel prints; a launch of more than `max_steps` loop iterations is taken for endless. Raises InputError for arguments that
+    do not fit, MeaningError for what has no meaning, TrapError for a trap.
     """
     given = {**(scalars or {}), **(extents or {})}
     _check_arrays(kernel, arrays)
