@@ -131,6 +131,8 @@ def expand(b: Builder, ref: Ref) -> tuple[Any, ...]:
         at = next(k for k, i in enumerate(items) if i is Ellipsis)
         missing = max(0, rank - (len(items) - 1))
         items = items[:at] + (Slice(None, None),) * missing + items[at + 1 :]
+    if ref.buffer.scope is Scope.VAR and items in ((0,), (Slice(None, None),)):
+        return ()  # a scalar variable may be written as an array of one
     if len(items) != rank:
         given = f"{len(items)} {'index was' if len(items) == 1 else 'indices were'} given"
         dims = f"{rank} {'dimension' if rank == 1 else 'dimensions'}"

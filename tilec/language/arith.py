@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.ir.dtypes import BOOL, FLOAT32, INT32, INT64, UINT64, DType, Kind
+from tilec.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT64, DType, Kind
 from tilec.ir.expr import Binary, Cast, Compare, Const, Expr, Logical, Select, Unary
 from tilec.ir.visit import walk_expr
 from tilec.language.access import as_expr, cast_expr, dtype_of, is_number, literal
@@ -189,7 +189,7 @@ def compare(b: Builder, op: str, x: Any, y: Any) -> Expr:
     """`x op y` for eq, ne, lt, le, gt, ge: exact between integers of any types, as Python's."""
     left, right = _operand(b, x), _operand(b, y)
     a_type, b_type = _types(b, (left, right))
-    dtype = comparison(a_type, b_type)
+    dtype = _exact_beside(left, right, comparison(a_type, b_type))
     if dtype is None:
         return _compare_64(b, op, _to(b, left, a_type), _to(b, right, b_type))
     if dtype.is_float and dtype.bits == 8:
@@ -200,6 +200,15 @@ def compare(b: Builder, op: str, x: Any, y: Any) -> Expr:
     if isinstance(first, Const) and isinstance(second, Const):
         return Const(fold_compare(op, first, second), BOOL)
     return Compare(op, first, second)
+
+
+def _exact_beside(x: Any, y: Any, dtype: DType | None) -> DType | None:
+    """A float type wide enough for an integer literal, so that a comparison with it is exact."""
+    for value in (x, y):
+        if dtype is not None and dtype.is_float and isinstance(value, int):
+            wide = (d for d in (dtype, FLOAT32, FLOAT64) if d.bits >= dtype.bits and convert(value, d) == value)
+            dtype = next(wide, FLOAT64)
+    return dtype
 
 
 def _compare_64(b: Builder, op: str, x: Expr, y: Expr) -> Expr:

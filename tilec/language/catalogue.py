@@ -82,13 +82,8 @@ def modules() -> Mapping[str, Namespace]:
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS}
-    driver = Namespace("tilelang.carver.arch.driver", {"get_num_sms": sizes["get_num_sms"]})
-    root: dict[str, Any] = dict(language)
-    root |= sizes | {
-        "language": Namespace("tilelang.language", language), "math": Namespace("tilelang.math", sizes),
-        "layout": Namespace("tilelang.layout", layout), "PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs()),
-        "disable_cache": _hint("disable_cache"), "enable_cache": _hint("enable_cache"), "set_log_level": _hint("set_log_level"),
-    }  # fmt: skip
+    hints = {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
+    root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
         "tilelang": root,
         "tilelang.language": language,
@@ -101,18 +96,32 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.jit": {"jit": Marker("jit"), "JITKernel": Marker("annotation")},
         "tilelang.transform": {"PassConfigKey": root["PassConfigKey"], "simplify_prim_func": Marker("ignore")},
         "tilelang.tools.cuda.iket": {"mark": _hint("mark")},
-        "tilelang.carver": {"arch": Namespace("tilelang.carver.arch", {"driver": driver})},
-        "tilelang.carver.arch": {"driver": driver},
-        "tilelang.carver.arch.driver": driver.members,
+        "tilelang.carver.arch.driver": {"get_num_sms": sizes["get_num_sms"]},
         "tilelang.utils": {},
         "torch": {name: lookup(d) for name, d in _TORCH.items()},
-        "tvm": _tvm(),
-        "tvm.tirx": _tvm()["tirx"].members,
-        "tvm.tir": _tvm()["tirx"].members,
+        "tvm": {"DataType": works(tensors.dtype, host=True, name="DataType")[0].primitive()},
+        "tvm.tirx": _tirx(),
+        "tvm.tir": _tirx(),
         "tilec": root,
         "tilec.language": language,
     }
-    return {path: Namespace(path, members) for path, members in groups.items()}
+    return _nest(groups)
+
+
+def _nest(groups: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Namespace]:
+    """Namespaces by path; a module is also a member of the package it lies in, unless a name of the package hides it."""
+    members: dict[str, dict[str, Any]] = {}
+    for path, own in groups.items():
+        parts = path.split(".")
+        for depth in range(1, len(parts) + 1):
+            members.setdefault(".".join(parts[:depth]), {})
+        members[path] |= own
+    spaces = {path: Namespace(path, own) for path, own in members.items()}
+    for path, space in spaces.items():
+        parent, _, name = path.rpartition(".")
+        if parent:
+            members[parent].setdefault(name, space)
+    return spaces
 
 
 _LAYOUTS = (
@@ -146,14 +155,11 @@ def _hint(name: str) -> Primitive:
     return ignored(tensors.layout_hint, name=name, host=True)[0].primitive()
 
 
-def _tvm() -> dict[str, Any]:
+def _tirx() -> dict[str, Any]:
     """The pieces of TVM that kernels' helpers name: literals, casts and selects."""
     names = {e.name: e.primitive() for e in mathfns.ENTRIES}
     keep = {n: names[n] for n in ("Cast", "Select", "reinterpret", "if_then_else", "max", "min", "floordiv", "floormod", "exp", "log2")}
-    tirx = keep | {"const": works(mathfns.const, host=True)[0].primitive(), "PrimExpr": Marker("annotation"), "Var": Marker("annotation")}
-    data_type = works(tensors.dtype, host=True, name="DataType")[0].primitive()
-    space = Namespace("tvm.tirx", tirx)
-    return {"tirx": space, "tir": space, "DataType": data_type}
+    return keep | {"const": works(mathfns.const, host=True)[0].primitive(), "PrimExpr": Marker("annotation"), "Var": Marker("annotation")}
 
 
 def suggest(namespace: Namespace, name: str) -> str | None:

@@ -1,89 +1,37 @@
-"""Literal values of every element type, in pure Python: rounding, wrapping and conversion.
+"""Literal values of every element type: limits, conversion, wrapping.
 
 A `Const` holds a value that its type can hold. These functions make one from any host number, with one rounding.
 
-    round_float(0.1, FLOAT32) -> 0.10000000149011612;  convert(300, UINT8) -> 44;  convert(1e6, FLOAT8_E4M3) -> 448.0
+    convert(0.1, FLOAT32) -> 0.10000000149011612;  convert(300, UINT8) -> 44;  convert(1e6, FLOAT8_E4M3) -> 448.0
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from tilec.ir.dtypes import (
-    BFLOAT16,
-    BOOL,
-    FLOAT8_E4M3,
-    FLOAT8_E5M2,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    INT32,
-    INT64,
-    TFLOAT32,
-    UINT64,
-    DType,
-    int_range,
-    wrap,
-)  # fmt: skip
+from tilec.analysis.rounding import round_float
+from tilec.ir.dtypes import BOOL, FLOAT8_E4M3, FLOAT32, INT32, INT64, UINT64, DType, int_range, wrap
 
 
-@dataclass(frozen=True, slots=True)
-class FloatFormat:
-    """A binary floating format: bits of precision (the hidden one included), smallest normal exponent, largest finite value."""
-
-    precision: int
-    emin: int
-    largest: float
-    saturates: bool = False
-    has_infinity: bool = True
+def largest(dtype: DType) -> int | float:
+    """The largest finite value of a numeric type."""
+    return _LARGEST[dtype.name] if dtype.is_float else int_range(dtype)[1]
 
 
-FORMATS = {
-    FLOAT8_E4M3: FloatFormat(4, -6, 448.0, saturates=True, has_infinity=False),
-    FLOAT8_E5M2: FloatFormat(3, -14, 57344.0, saturates=True),
-    FLOAT16: FloatFormat(11, -14, 65504.0),
-    BFLOAT16: FloatFormat(8, -126, math.ldexp(2 - 2**-7, 127)),
-    TFLOAT32: FloatFormat(24, -126, math.ldexp(2 - 2**-23, 127)),
-    FLOAT32: FloatFormat(24, -126, math.ldexp(2 - 2**-23, 127)),
-    FLOAT64: FloatFormat(53, -1022, math.ldexp(2 - 2**-52, 1023)),
+_LARGEST = {
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+    "float16": 65504.0,
+    "bfloat16": math.ldexp(2 - 2**-7, 127),
+    "tfloat32": math.ldexp(2 - 2**-23, 127),
+    "float32": math.ldexp(2 - 2**-23, 127),
+    "float64": math.ldexp(2 - 2**-52, 1023),
 }
-"""tfloat32 is stored in 32 bits; only the tensor core drops the low ones, so its literals are those of float32."""
 
 
-def _to_double(value: int | float, precision: int) -> float:
-    """`value` as a double; an integer too long for `precision` bits is rounded to them first, so only once."""
-    if isinstance(value, float):
-        return value
-    excess = value.bit_length() - precision
-    if excess > 0:
-        half, rest = 1 << (excess - 1), value & ((1 << excess) - 1)
-        value = (value >> excess) + (rest > half or (rest == half and (value >> excess) & 1 == 1))
-        value <<= excess
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def round_float(value: int | float, dtype: DType) -> float:
-    """`value` rounded to the nearest number of a floating type, ties to even.
-
-    Beyond the largest finite value it is an infinity, for the 8-bit types the largest finite value. NaN and -0.0 stay.
-    """
-    fmt = FORMATS[dtype]
-    number = _to_double(value, fmt.precision)
-    if math.isnan(number) or number == 0.0:
-        return number
-    if math.isinf(number):
-        return math.copysign(fmt.largest, number) if fmt.saturates else number
-    if dtype is FLOAT64:
-        return number
-    exponent = max(math.frexp(number)[1] - 1, fmt.emin) - (fmt.precision - 1)
-    result = math.ldexp(float(round(math.ldexp(number, -exponent))), exponent)
-    if abs(result) > fmt.largest:
-        return math.copysign(fmt.largest if fmt.saturates else math.inf, number)
-    return math.copysign(result, number)
+def has_infinity(dtype: DType) -> bool:
+    """Every floating type but e4m3fn has infinities; integers have none."""
+    return dtype.is_float and dtype != FLOAT8_E4M3
 
 
 def convert(value: int | float, dtype: DType) -> int | float:
@@ -105,7 +53,7 @@ def convert(value: int | float, dtype: DType) -> int | float:
 def fits(value: int, dtype: DType) -> bool:
     """True when a type can hold an integer without wrapping or overflowing to infinity."""
     if dtype.is_float:
-        return abs(value) <= FORMATS[dtype].largest
+        return abs(value) <= largest(dtype)
     low, high = int_range(dtype)
     return low <= value <= high
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 
+from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import BOOL, DType, wrap
 from tilec.ir.expr import Const
-from tilec.language.constants import convert, round_float
+from tilec.language.constants import convert
 
 
 class FoldError(Exception):
@@ -95,7 +96,7 @@ def _float_binary(op: str, a: float, b: float) -> float:
         case "div":
             return _divide(a, b)
         case "floordiv":
-            return _divide(a, b) if b == 0 or math.isinf(a) else a // b
+            return _divide(a, b) if b == 0 else math.nan if math.isinf(a) else a // b
         case "mod":
             return math.nan if b == 0 or math.isinf(a) else a % b
         case "min" | "max":

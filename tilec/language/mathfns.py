@@ -18,7 +18,7 @@ from tilec.language.access import as_expr, cast_expr, dtype_of, is_number
 from tilec.language.arith import binary, convert_to, logical, meet, select, unary
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
-from tilec.language.constants import FORMATS, convert
+from tilec.language.constants import convert, has_infinity, largest
 from tilec.language.fold import drop_nan_min
 from tilec.language.show import describe
 
@@ -217,16 +217,16 @@ def _bit_count(b: Builder, name: str, x: Any) -> Expr:
 
 
 def _operator(op: str, doc: str) -> Any:
-    def function(b: Builder, a: Any, b_: Any, span: Any = None) -> Any:
-        return binary(b, op, *(as_expr(b, v) if is_number(a) and is_number(b_) else v for v in (a, b_)))
+    def function(builder: Builder, a: Any, b: Any, span: Any = None) -> Any:
+        return binary(builder, op, *(as_expr(builder, v) if is_number(a) and is_number(b) else v for v in (a, b)))
 
     function.__doc__ = doc
     return function
 
 
 def _logical(op: str, doc: str) -> Any:
-    def function(b: Builder, a: Any, b_: Any, span: Any = None) -> Any:
-        return logical(b, op, a, b_)
+    def function(builder: Builder, a: Any, b: Any, span: Any = None) -> Any:
+        return logical(builder, op, a, b)
 
     function.__doc__ = doc
     return function
@@ -278,8 +278,8 @@ def reinterpret(b: Builder, value: Any, dtype: Any) -> Expr:
 def infinity(b: Builder, dtype: Any = "float32", span: Any = None) -> Expr:
     """Positive infinity of a floating type."""
     wanted = dtype_of(b, dtype)
-    if not wanted.is_float or not FORMATS[wanted].has_infinity:
-        limit = FORMATS[wanted].largest if wanted.is_float else int_range(wanted)[1]
+    if not has_infinity(wanted):
+        limit = largest(wanted)
         raise b.error("TL0317", f"{wanted} has no infinity", help=f'its largest value is {limit}: T.max_value("{wanted}")')
     return Const(math.inf, wanted)
 
@@ -287,13 +287,13 @@ def infinity(b: Builder, dtype: Any = "float32", span: Any = None) -> Expr:
 def max_value(b: Builder, dtype: Any, span: Any = None) -> Expr:
     """The largest finite value of a type."""
     wanted = dtype_of(b, dtype)
-    return Const(FORMATS[wanted].largest if wanted.is_float else int_range(wanted)[1], wanted)
+    return Const(largest(wanted), wanted)
 
 
 def min_value(b: Builder, dtype: Any, span: Any = None) -> Expr:
     """The most negative finite value of a type."""
     wanted = dtype_of(b, dtype)
-    return Const(-FORMATS[wanted].largest if wanted.is_float else int_range(wanted)[0], wanted)
+    return Const(-largest(wanted) if wanted.is_float else int_range(wanted)[0], wanted)
 
 
 _OPERATORS = {
@@ -305,35 +305,22 @@ _OPERATORS = {
     "pow": ("pow", "x to the y; small whole exponents become multiplications."), "power": ("pow", "As T.pow."),
 }  # fmt: skip
 
+APPROXIMATE = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")
+"""Functions with an approximate form `T.__exp` in the language; it is computed as the exact one."""
+
+_FUNCTIONS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (Not, ()), (bitwise_not, ()), (floor, ()), (ceil, ()), (round_, ("nearbyint", "rint")), (trunc, ()), (abs_, ("fabs",)),
+    (isnan, ()), (isinf, ()), (isfinite, ()), (max_, ()), (min_, ()), (clamp, ()), (if_then_else, ()), (Select, ()), (fma, ()),
+    (popcount, ()), (clz, ()), (cast, ()), (Cast_, ()), (reinterpret, ()), (infinity, ()), (max_value, ()), (min_value, ()),
+)  # fmt: skip
+
 ENTRIES: tuple[Entry, ...] = (
-    tuple(e for name, doc in FLOAT_FUNCTIONS.items() for e in works(_define_unary(name, doc), name=name))
-    + tuple(e for name, doc in BINARY_FUNCTIONS.items() for e in works(_define_binary(name, doc), name=name))
-    + tuple(e for name, (op, doc) in _OPERATORS.items() for e in works(_operator(op, doc), name=name))
-    + works(_logical("and", "As `and`."), name="And")
-    + works(_logical("or", "As `or`."), name="Or")
-    + works(Not)
-    + works(bitwise_not)
-    + works(floor)
-    + works(ceil)
-    + works(round_, "nearbyint", "rint")
-    + works(trunc)
-    + works(abs_, "fabs")
-    + works(isnan)
-    + works(isinf)
-    + works(isfinite)
-    + works(max_)
-    + works(min_)
-    + works(clamp)
-    + works(if_then_else)
-    + works(Select)
-    + works(fma)
-    + works(popcount)
-    + works(clz)
-    + works(cast)
-    + works(Cast_)
-    + works(reinterpret)
-    + works(infinity)
-    + works(max_value)
-    + works(min_value)
+    tuple(e for name, doc in FLOAT_FUNCTIONS.items() for e in works(_define_unary(name, doc), name=name, host=True))
+    + tuple(e for name, doc in BINARY_FUNCTIONS.items() for e in works(_define_binary(name, doc), name=name, host=True))
+    + tuple(e for name, (op, doc) in _OPERATORS.items() for e in works(_operator(op, doc), name=name, host=True))
+    + works(_logical("and", "As `and`."), name="And", host=True)
+    + works(_logical("or", "As `or`."), name="Or", host=True)
+    + tuple(e for fn, aliases in _FUNCTIONS for e in works(fn, *aliases, host=True))
+    + tuple(e for name in APPROXIMATE for e in works(_define_unary(name, FLOAT_FUNCTIONS[name]), name=f"__{name}", host=True))
 )
 """`const` is not here: T.const declares sizes; tvm.tirx.const is added by the catalogue."""

@@ -23,7 +23,6 @@ from tilec.language.values import Ref, Slice
 __all__ = ["element", "is_element", "pair", "read", "region", "sliced_dims", "write"]
 
 ZERO, ONE = Const(0, INT32), Const(1, INT32)
-_LEVEL = {Scope.GLOBAL: 0, Scope.SHARED: 1, Scope.FRAGMENT: 2, Scope.LOCAL: 2, Scope.VAR: 2}
 
 
 def is_element(value: Any) -> bool:
@@ -116,7 +115,7 @@ def pair(b: Builder, verb: str, src: Any, dst: Any) -> tuple[Region, Region]:
     """The regions of two sides that must have the same elements, dimensions of extent 1 apart.
 
     A side without slices is a start address that takes the other side's extents, aligned at the last dimension. Where equality
-    is only known at run time, the side nearer to the registers decides, since a global side is masked.
+    is only known at run time, a tile beside a global tensor decides, since the global side is masked.
     """
     if is_element(src) and is_element(dst):
         raise b.error("TL0312", f"both sides of the {verb} are single elements")
@@ -166,18 +165,24 @@ def _agree(b: Builder, verb: str, src: Region, dst: Region) -> tuple[Region, Reg
 
 
 def _settle(b: Builder, verb: str, left: tuple[Region, int], right: tuple[Region, int]) -> tuple[Region, Region]:
-    """Gives one extent to both sides where they are not provably equal: that of the side nearer to the registers."""
+    """Gives one extent to both sides where they are not provably equal: that of the tile beside a global tensor."""
     (src, i), (dst, j) = left, right
-    levels = _LEVEL[src.buffer.scope], _LEVEL[dst.buffer.scope]
-    if levels[0] == levels[1]:
+    outer = [r.buffer.scope is Scope.GLOBAL for r in (src, dst)]
+    if outer[0] == outer[1] or (outer[1] and not _reaches_edge(b, dst, j)):
         raise _mismatch(b, verb, src, dst)
-    kept, at, extent = (src, i, src.extents[i]) if levels[0] > levels[1] else (dst, j, dst.extents[j])
-    other = dst if kept is src else src
-    text = f"the {verb} takes the extent {shape_text((extent,))} of `{kept.buffer.name}` (dimension {at}); `{other.buffer.name}` is masked"
-    b.note("TL0313", text)
-    if kept is src:
-        return src, replace(dst, extents=dst.extents[:j] + (extent,) + dst.extents[j + 1 :])
-    return replace(src, extents=src.extents[:i] + (extent,) + src.extents[i + 1 :]), dst
+    kept, at = (dst, j) if outer[0] else (src, i)
+    extent, other = kept.extents[at], src if outer[0] else dst
+    if not _reaches_edge(b, other, i if outer[0] else j):
+        text = f"the {verb} takes the extent {shape_text((extent,))} of `{kept.buffer.name}`, not the length of the slice"
+        b.note("TL0313", f"{text} of `{other.buffer.name}`")
+    if outer[0]:
+        return replace(src, extents=src.extents[:i] + (extent,) + src.extents[i + 1 :]), dst
+    return src, replace(dst, extents=dst.extents[:j] + (extent,) + dst.extents[j + 1 :])
+
+
+def _reaches_edge(b: Builder, r: Region, dim: int) -> bool:
+    """True when a region ends where its tensor does, so that masking what lies outside cuts it to its length."""
+    return equal(binary(b, "add", r.starts[dim], r.extents[dim]), r.buffer.shape[dim])
 
 
 def _facts(*sides: Region) -> list[Label]:

@@ -1,0 +1,92 @@
+"""docs/language.md from the catalogue: every name, its signature, what it means, and what the compiler does with it.
+
+python -c "from tilec.language.reference import render; print(render(), end='')" > docs/language.md
+"""
+
+from __future__ import annotations
+
+from tilec.language.bind import Entry, State, signature
+from tilec.language.catalogue import ANNOTATIONS, DTYPE_NAMES, FAMILIES, MARKERS
+from tilec.language.gemm import ACCUMULATORS, POLICIES
+
+_HEAD = """# The language
+
+Every name that a kernel may use, with `import tilelang.language as T` (or `import tilelang as T`, or `import tilec.language as T`).
+This page is generated from `tilec/language` by `tilec.language.reference.render`; edit the docstrings there.
+
+- **works**: compiled.
+- **ignored**: accepted; it changes nothing about what the kernel computes.
+- **refused**: a known name that is not compiled; the error says what to write instead.
+
+An unknown name or keyword is an error that gives the nearest known one.
+"""
+
+_RULES = """
+## Types and literals
+
+Element types, each also a cast (`T.float16(x)`): {types}.
+
+- An integer literal takes the type of the other operand when that type holds it, otherwise int32, int64 or uint64, whichever is first
+  to hold it. A float literal is a float32, beside a float64 a float64. A literal is rounded once, to the type it ends up in.
+- Two floats meet in the wider one (float16 beside bfloat16: float16; the two 8-bit types: float16). An integer and a float meet in the
+  float. Of two integers the wider wins; of equal widths the unsigned one. bool gives way to everything; two bools add as int32.
+- Integers wrap at the width of their type, in literals too. 8-bit floats are computed in float32 and rounded back after each operation.
+- `T.uint8(300)`, and a literal stored or filled into a type that cannot hold it, are errors; `T.cast(300, "uint8")` wraps.
+- `//` and `%` follow Python for integers and floats. `/` of two integers is an error. Comparisons of integers are exact across types.
+- Casts: floats round to nearest even, to an integer they truncate and stop at the nearest end, NaN becomes 0; 8-bit floats saturate to
+  the largest finite value and keep NaN; anything to bool is `!= 0`.
+- `max`, `min`, their reductions, scans and atomics drop NaN. `T.clamp(x, lo, hi)` is `min(max(x, lo), hi)`: NaN becomes `lo`.
+- `x ** n` with a whole literal n up to 16 is a product, with n = 0 it is 1, with a negative n the reciprocal.
+
+## Indices, slices and copies
+
+- An element needs one index a dimension. A literal index of a tile must lie inside it; a negative literal counts from the end.
+- Reads of a global tensor out of its range give 0 (or `T.annotate_safe_value`), writes and atomics there are dropped.
+- A slice has step 1 and must not be empty or reversed; slices of tiles must lie inside them, slices of global tensors are masked.
+- In `T.copy` and the tile forms of the atomics, dimensions of extent 1 are dropped and the rest must agree. A side without slices is a
+  start address that takes the extents of the other side, aligned at the last dimension; two such sides are one element.
+- Where an extent of a global side is only known at run time, the tile's extent is used and the global side is masked.
+
+## GEMM types
+
+| operands | accumulators |
+| --- | --- |
+{accumulators}
+
+Operands have one type; float32 beside tfloat32 and the two 8-bit floats may be mixed. `T.GemmWarpPolicy` has {policies}.
+"""
+
+
+def render() -> str:
+    """The whole page as Markdown."""
+    accumulators = "\n".join(f"| {a} | {', '.join(map(str, found))} |" for a, found in ACCUMULATORS.items())
+    policies = ", ".join(POLICIES)
+    rules = _RULES.format(types=", ".join(f"`{n}`" for n in DTYPE_NAMES), accumulators=accumulators, policies=policies)
+    parts = [_HEAD, rules, _markers()] + [_family(title, entries) for title, entries in FAMILIES.items()]
+    return "".join(parts)
+
+
+def _markers() -> str:
+    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in MARKERS.items())
+    names = ", ".join(f"`{n}`" for n in ANNOTATIONS)
+    return f"\n## Decorators\n\n| name | meaning |\n| --- | --- |\n{rows}\nOnly in annotations: {names}.\n"
+
+
+def _family(title: str, entries: tuple[Entry, ...]) -> str:
+    """One table for the names that are accepted, one list for those that are refused."""
+    accepted = [e for e in entries if e.state is not State.REFUSED]
+    text = f"\n## {title}\n"
+    if accepted:
+        text += "\n| name | meaning | state |\n| --- | --- | --- |\n" + "".join(map(_row, accepted))
+    by_help: dict[str, list[str]] = {}
+    for e in entries:
+        if e.state is State.REFUSED:
+            by_help.setdefault(e.instead, []).append(f"`{e.name}`")
+    if by_help:
+        text += "\nRefused:\n\n" + "".join(f"- {', '.join(names)}: {instead}\n" for instead, names in by_help.items())
+    return text
+
+
+def _row(entry: Entry) -> str:
+    state = "works" if entry.state is State.WORKS else "ignored"
+    return f"| `{signature(entry.name, entry.fn).replace('|', chr(92) + '|')}` | {entry.doc} | {state} |\n"
