@@ -69,7 +69,7 @@ def odd_plan() -> Plan:
     """Two launches, a workspace, scalars of several types, and names that C++ reserves."""
     x = tensor("float", M, dtype=FLOAT32)
     flag, scale, n = Var("new", lookup_dtype("bool"), VarKind.PARAM), Var("h", FLOAT16, VarKind.PARAM), Var("n", INT64, VarKind.PARAM)
-    kernel = Kernel("double_kernel", (flag, x, scale, n), (M,), (), name="double", span=SPAN)
+    kernel = Kernel("double", (flag, x, scale, n), (M,), (), span=SPAN)
     first = launch((Binary("floordiv", M, n, INT64), c(1), c(1)), variant("double_kernel", None, 0), threads=32)
     second = launch((Binary("sub", M, c(3), INT32), c(2), c(1)), variant("double_kernel__1", None, 0), threads=64)
     base = gemm_plan()

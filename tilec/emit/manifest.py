@@ -28,7 +28,7 @@ def manifest(plans: Sequence[Plan]) -> Json:
     return {"version": VERSION, "kernels": [_kernel(p) for p in plans]}
 
 
-def comment(data: Json, width: int = 132) -> str:
+def comment(data: Json, width: int = 122) -> str:
     """The manifest as the lines of a C++ comment, ASCII, at most about `width` columns."""
     lines = [BEGIN, *_lay(data, width), END]
     return "\n".join(f"// {line}" for line in lines)
@@ -59,7 +59,7 @@ def _kernel(plan: Plan) -> Json:
 
     out: Json = {
         "symbol": plan.symbol,
-        "source": {"file": span.file, "line": span.line},
+        "source": {"file": span.file.replace("\\", "/").rsplit("/", 1)[-1], "line": span.line},
         "launcher": f"{plan.symbol}_launch",
         "params": [_param(plan, p) for p in kernel.params],
         "extents": [{"name": e.name, "dtype": str(e.dtype)} for e in kernel.extents],

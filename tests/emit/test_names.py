@@ -1,0 +1,63 @@
+"""Names: nothing that a compiler, a header or a linker already claims may reach the output."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilec.emit.names import Names, cuda_symbol, identifier
+from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@pytest.mark.parametrize(("name", "symbol"), [("matmul", "matmul"), ("main", "main_kernel"), ("double", "double_kernel"), ("read", "read_kernel"),
+                                              ("a__b", "a_b"), ("threadIdx", "threadIdx_kernel"), ("cudaMalloc", "cudaMalloc_kernel")])  # fmt: skip
+def test_symbols(name: str, symbol: str) -> None:
+    assert cuda_symbol(name) == symbol
+
+
+@pytest.mark.parametrize("name", ["é", "行列", "a b", "9lives", "_Upper", "__x__", "x-y", "_"])
+def test_every_name_becomes_an_identifier_that_is_not_reserved(name: str) -> None:
+    for out in (cuda_symbol(name), Names().fresh(name)):
+        assert IDENTIFIER.match(out) and "__" not in out and not re.match(r"_[A-Z]", out), out
+
+
+def test_different_foreign_names_stay_different() -> None:
+    assert len({identifier(n) for n in ("α", "β", "γ", "ab")}) == 4
+
+
+def test_fresh_names_never_repeat_and_avoid_what_is_reserved() -> None:
+    names = Names(["lane", "x_1"])
+    given = [names.fresh(h) for h in ("x", "x", "x", "lane", "lane", "float", "float", "threadIdx", "exp", "new")]
+    assert len(set(given)) == len(given)
+    assert not set(given) & (KEYWORDS | CUDA_NAMES | {"lane", "x_1", "exp"})
+    assert given[0] == "x"
+
+
+def test_the_compiler_accepts_every_escaped_keyword(tmp_path: Path, require_tool) -> None:
+    """Each reserved word, escaped, is declared as a local after the C library's headers; unescaped keywords must fail."""
+    gxx = require_tool("g++")
+    names = Names()
+    words = sorted(KEYWORDS | CUDA_NAMES | LIBRARY)
+    body = "".join(f"  int {names.fresh(w)} = 0;\n" for w in words)
+    externs = "".join(f'extern "C" int {cuda_symbol(w)}_launch(int);\nextern "C" int {cuda_symbol(w)}(int);\n' for w in words)
+    headers = "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <time.h>\n"
+    (tmp_path / "names.cpp").write_text(f"{headers}{externs}int use() {{\n{body}  return 0;\n}}\n")
+    subprocess.run([gxx, "-std=c++20", "-fsyntax-only", "names.cpp"], cwd=tmp_path, check=True)
+
+
+def test_exported_symbols_replace_no_function_of_the_c_library(require_tool) -> None:
+    """Plain words that libc and libm export and that someone would call a kernel must be escaped."""
+    nm = require_tool("nm")
+    likely = {"read", "write", "open", "close", "exp", "log", "sqrt", "floor", "round", "index", "select", "send", "accept", "exit", "free", "pow",
+              "malloc", "memcpy", "time", "clock", "remove", "rename", "sleep", "wait", "kill", "sin", "cos", "tanh", "erf", "fma", "step", "advance",
+              "hash", "access", "link", "sync", "pipe", "abort", "system", "printf", "raise", "signal", "div", "abs", "rand", "qsort"}  # fmt: skip
+    libraries = [p for p in Path("/lib/x86_64-linux-gnu").glob("lib[cm].so.6")]
+    exported = set()
+    for library in libraries:
+        listing = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
+        exported |= {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+    assert not libraries or likely & exported
+    assert {w for w in likely & exported if cuda_symbol(w) == w} == set()
