@@ -199,6 +199,21 @@ def test_a_uniform_store_happens_once():
     assert b.tolist() == [1, 10]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    ["B[0] = tx", "parallel i in 8:\n  B[i // 2] = i", "parallel i in 8:\n  B[0] = B[0] + i", "alloc s: shared int32[]\ns[] = tx"],
+)
+def test_lanes_that_disagree_about_an_element_are_told(lines):
+    with pytest.raises(MeaningError, match="different values to one element"):
+        run(body("(B: int32[8])", lines), {"B": np.zeros(8, np.int32)})
+
+
+def test_lanes_may_agree_about_an_element():
+    b = np.zeros(4, np.float32)
+    run(body("(B: float32[4])", "parallel i in 8:\n  B[i // 2] = float32(i // 2) / 0.0\nif tx > 3:\n  B[3] = nan"), {"B": b})
+    np.testing.assert_array_equal(b, [np.nan, np.inf, np.inf, np.nan])
+
+
 def test_private_values_in_parallel():
     """Agreed values may be used; values that differ between threads have no meaning there."""
     fine = body("(B: int32[8])", "alloc v: var int32[]\nv[] = 5\nparallel i in 8:\n  B[i] = v[] + i")

@@ -28,7 +28,6 @@ from tilec.ir.expr import (
     Var,
 )  # fmt: skip
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.show import show
 from tilec.ir.tile import (
     Alloc,
     Atomic,
@@ -70,6 +69,13 @@ def verify(kernel: Kernel) -> None:
     checker.kernel(kernel)
     if checker.problems:
         raise CompileError(*checker.problems)
+
+
+def show(e: Expr) -> str:
+    """The text of an expression for a message; the printer is not loaded unless something is wrong."""
+    from tilec.ir.show import show as text
+
+    return text(e)
 
 
 def static(extents: tuple[Expr, ...]) -> tuple[int | None, ...]:

@@ -97,13 +97,14 @@ class Memory:
         return settle(np.where(ok, data[_clip(index, data.shape, ok)], safe))
 
     def store(self, buffer: Buffer, index: Index, value: Value, mask: Mask, span: Span) -> None:
-        """One element per active lane; of lanes that meet in one element the last one stays. Out of range: see `load`."""
+        """One element per active lane. Lanes that meet in one element must agree on its value. Out of range: see `load`."""
         if buffer.scope in PRIVATE:
             self._store_private(buffer, index, value, mask, span)
             return
         data = self.array(buffer, span)
         ok = self._inside(buffer, index, data.shape, mask, span)
-        _scatter(data, index, value, mask_and(mask, ok))
+        if not _scatter(data, index, value, mask_and(mask, ok)):
+            raise MeaningError(f"lanes store different values to one element of `{buffer.name}`: which one stays is not defined", span)
 
     def _store_private(self, buffer: Buffer, index: Index, value: Value, mask: Mask, span: Span) -> None:
         data = self.private_array(buffer, span)
@@ -160,22 +161,27 @@ def _clip(index: Index, shape: Sequence[int], ok: Mask) -> Index:
     return tuple(np.clip(i, 0, max(n - 1, 0)) for i, n in zip(index, shape, strict=True))
 
 
-def _scatter(data: Array, index: Index, value: Value, mask: Mask) -> None:
+def _scatter(data: Array, index: Index, value: Value, mask: Mask) -> bool:
+    """Stores one value per lane; False when an element does not hold afterwards what one of its lanes stored."""
     if mask is False:
-        return
+        return True
     shape = np.broadcast_shapes(np.shape(value), np.shape(mask), *(np.shape(i) for i in index))
     if shape == ():
         data[index] = value
-        return
+        return True
     full = [np.broadcast_to(i, shape) for i in index]
     values = np.broadcast_to(value, shape)
     if isinstance(mask, np.ndarray):
         chosen = np.broadcast_to(mask, shape)
         full, values = [i[chosen] for i in full], values[chosen]
-    if full:
-        data[tuple(full)] = values
-    elif values.size:
+    if not values.size:
+        return True
+    if not full:
         data[...] = values.reshape(-1)[-1]
+        return _same(values, data)
+    at = tuple(full)
+    data[at] = values
+    return _same(values, data[at])
 
 
 def _first(index: Index, bad: Mask) -> str:
@@ -245,10 +251,10 @@ def leave_lanes(outer: Memory, inner: Memory) -> None:
             held.written = True
 
 
-def _same(data: Array, first: Array) -> bool:
-    """Bitwise equality of every lane with the first."""
-    raw = np.dtype(f"u{data.dtype.itemsize}")
-    return bool((data.view(raw) == first.view(raw)).all())
+def _same(a: Array, b: Array) -> bool:
+    """Bitwise equality of two arrays that broadcast to each other."""
+    raw = np.dtype(f"u{a.dtype.itemsize}")
+    return bool((a.view(raw) == b.view(raw)).all())
 
 
 def uniform(x: Value) -> Value | None:
