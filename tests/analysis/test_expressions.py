@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -116,8 +117,6 @@ POOL = {
 
 
 def facts_of(v: Var) -> tuple[int, int, int]:
-    import math
-
     return min(VALUES[v]), max(VALUES[v]), math.gcd(*VALUES[v])
 
 
@@ -237,7 +236,8 @@ def tiled(draw: st.DrawFn) -> tuple[Expr, Facts, dict[Var, list[int]], list[tupl
     """A comparison of a tiled index with a symbolic extent: by < ceildiv(M, t), row < t, M a multiple of d or not."""
     tile, step = draw(st.sampled_from([2, 3, 4, 8])), draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
     M, by, row = Var("M"), Var("by"), Var("row")
-    extent: Expr = Call("ceildiv", (M, Const(tile, INT32)), INT32) if draw(st.booleans()) else Binary("floordiv", M, Const(tile, INT32), INT32)
+    size = Const(tile, INT32)
+    extent: Expr = Call("ceildiv", (M, size), INT32) if draw(st.booleans()) else Binary("floordiv", M, size, INT32)
     if draw(st.booleans()):
         extent = Binary("add", extent, Const(draw(st.integers(-2, 2)), INT32), INT32)
     facts = Facts().with_range(M, 0, 48, step).with_index(by, extent).with_range(row, 0, tile - 1)

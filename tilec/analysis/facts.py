@@ -68,7 +68,9 @@ class Facts:
         at_least: Expr | None = None,
         below: Expr | None = None,
     ) -> Facts:
-        """Adds `lo <= var <= hi` (inclusive), a divisor and symbolic bounds to what is known already."""
+        """Adds `lo <= var <= hi` (inclusive), a positive divisor and symbolic bounds to what is known already."""
+        if divisor < 1:
+            raise ValueError(f"{divisor} is no positive divisor")
         old = self.about(var)
         return self._with(
             var,

@@ -145,8 +145,9 @@ def _variable(v: Var, facts: Facts) -> Interval:
         hi = min(hi, interval(entry.below, facts)[1] - 1)
     if entry.at_least is not None:
         lo = max(lo, interval(entry.at_least, facts)[0])
+    lo, hi = lo + -lo % entry.divisor, hi - hi % entry.divisor
     # Contradicting facts describe code that never runs; any non-empty range will do there.
-    return (lo, hi) if lo <= hi else (lo, lo)
+    return (lo, hi) if lo <= hi else int_range(v.dtype)
 
 
 def _cast(a: Expr, to: DType, facts: Facts) -> Interval | None:

@@ -45,7 +45,7 @@ def round_ratio(top: int, bottom: int, dtype: DType) -> float:
     steps, rest = divmod(size << max(-unit, 0), bottom << max(unit, 0))
     half = 2 * rest - (bottom << max(unit, 0))
     steps += half > 0 or (half == 0 and steps % 2 == 1)
-    if unit > 0 and steps << unit > largest or unit <= 0 and steps > largest << -unit:
+    if (unit > 0 and steps << unit > largest) or (unit <= 0 and steps > largest << -unit):
         magnitude = float(largest) if dtype in _SATURATING else inf
     else:
         magnitude = ldexp(steps, unit)
