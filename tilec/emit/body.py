@@ -229,10 +229,9 @@ class BodyWriter:
         row: Expr = Const(0, INT32)
         for start, extent in zip(region.starts[:-1], layout.shape[:-1], strict=True):
             row = start if static(row) == 0 else Binary("add", Binary("mul", row, Const(extent, INT32), INT32), start, INT32)
-        self.spell.swizzled.add(b)
         return SharedOperand(
             self.spell.tile_pointer(b), ctype(b.dtype), flat, self.spell.expr(row, facts), self.spell.expr(region.starts[-1], facts),
-            f"{self.spell.buffer(b)}_at",
+            self.spell.layout_function(b),
         )  # fmt: skip
 
     def gemm(self, s: PGemm, facts: Facts) -> str:

@@ -47,6 +47,11 @@ class _File:
     needs: set[str] = field(default_factory=set)
     layouts: dict[str, str] = field(default_factory=dict)
 
+    def define(self, function: str, tile: str, layout: SharedLayout) -> bool:
+        """Adds a layout function; false when the file has another one of that name."""
+        text = _layout_function(function, tile, layout)
+        return self.layouts.setdefault(function, text) == text
+
     def comment(self, span: Span) -> str:
         """The line that names the source of a statement."""
         if self.options.line_directives:
@@ -77,7 +82,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     sign = signature(plan)
     reserved = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries()) | set(sign.names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
-    spell = Spelling(variant, Names(reserved), file.needs.add, "fast_math" in plan.kernel.flags, variant.facts)
+    spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts)
     for p, name in sign.names.items():
         if isinstance(p, Buffer):
             spell.buffers[p] = name
@@ -87,7 +92,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
     places = _places(spell, launch)
     body = writer.sequence(variant.body, variant.facts)
-    tiles = _tiles(file, spell, variant, body)
+    tiles = _tiles(spell, variant, body)
     lines = _thread_lines(body, launch) + [text for word, text in places if word in body or not word]
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
@@ -153,43 +158,34 @@ def _places(spell: Spelling, launch: LaunchPlan) -> list[tuple[str, str]]:
     return out
 
 
-def _tiles(file: _File, spell: Spelling, variant: Variant, body: str) -> list[str]:
-    """Declarations of the shared tiles, and the layout functions of those that are indexed through one."""
+def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
+    """Declarations of the shared tiles that the body mentions."""
     out: list[str] = []
     for b, place in variant.placements.items():
-        if not isinstance(place, SharedTile):
+        if not isinstance(place, SharedTile) or not _mentions(body, spell.buffer(b)):
             continue
         name, kind = spell.buffer(b), ctype(b.dtype)
-        if not _mentions(body, name) and not _mentions(body, f"{name}_at"):
-            continue
         spell.need_type(b.dtype)
         spell.need("shared_tile")
         shape = "".join(f"[{n}]" for n in ((place.stages, *place.layout.shape) if place.stages > 1 else place.layout.shape))
         elements = place.layout.elements * place.stages
         out.append(f"{kind}* const {name} = shared_tile<{kind}, {elements}>({place.offset});  // {shape or 'one element'}")
-        if _mentions(body, f"{name}_at"):
-            text = _layout_function(name, place.layout)
-            unique = f"{variant.symbol}_{name}"
-            known = file.layouts.get(name)
-            if known is not None and known != text:
-                raise AssertionError(f"two layouts are called {unique}")
-            file.layouts[name] = text
     return out
 
 
-def _layout_function(name: str, layout: SharedLayout) -> str:
+def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
     """The function that turns (row, column) of a tile into an offset."""
     if layout.swizzle is None:
-        return render("kernel/plain_at.cu.jinja", name=name, pitch=layout.pitch)
+        return render("kernel/plain_at.cu.jinja", function=function, name=name, pitch=layout.pitch)
     per = max(1, CHUNK // layout.itemsize)
     chunks = layout.pitch // per
     period, divide = layout.swizzle.mask + 1, 1 << layout.swizzle.shift
     if len(layout.shape) < 2 or layout.pitch % per or chunks & (chunks - 1) or period > chunks:
-        return render("kernel/flat_at.cu.jinja", name=name, pitch=layout.pitch, per=per, divide=divide, period=period)
+        return render("kernel/flat_at.cu.jinja", function=function, name=name, pitch=layout.pitch, per=per, divide=divide, period=period)
     _, rows, count = swizzle_period(layout)
     row = f"row % {count}" if rows == 1 else f"row / {rows} % {count}"
     rule = f"row % {count}" if rows == 1 else f"(row / {rows}) % {count}"
-    return render("kernel/chunk_at.cu.jinja", name=name, pitch=layout.pitch, per=per, row=row, rule=rule)
+    return render("kernel/chunk_at.cu.jinja", function=function, name=name, pitch=layout.pitch, per=per, row=row, rule=rule)
 
 
 def _base(path: str) -> str:

@@ -30,6 +30,7 @@ WIDE_BYTES = 1 << 31
 class Spelling:
     """Names and element texts of one kernel body.
 
+    `define(function, tile, layout)` adds a layout function to the file; it is false when the name has another meaning there.
     `stages` holds the C text of the version in use of a tile with several; `vectors` the loaded vector of a wide access;
     `renamed` the text that stands for a variable for a while.
     """
@@ -37,6 +38,7 @@ class Spelling:
     variant: Variant
     names: Names
     need: Callable[[str], None]
+    define: Callable[[str, str, SharedLayout], bool]
     fast_math: bool
     facts: Facts
     variables: dict[Var, str] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class Spelling:
     stages: dict[Buffer, str] = field(default_factory=dict)
     vectors: dict[ElementKey, str] = field(default_factory=dict)
     renamed: dict[Var, str] = field(default_factory=dict)
-    swizzled: set[Buffer] = field(default_factory=set)
+    functions: dict[Buffer, str] = field(default_factory=dict)
 
     # ---- names -----------------------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ class Spelling:
             yield
         finally:
             self.variables = variables
-            self.names.release(self.names.taken() - names - set(self.buffers.values()))
+            self.names.release(self.names.taken() - names - set(self.buffers.values()) - set(self.functions.values()))
 
     @contextmanager
     def meaning(self, texts: Mapping[Var, str]) -> Iterator[None]:
@@ -181,9 +183,16 @@ class Spelling:
         layout = self.tile(b).layout
         if layout.swizzle is None:
             return writer.offset(list(zip(indices, layout.strides, strict=True)), False)
-        self.swizzled.add(b)
         row, col = flat_row(indices, layout)
-        return f"{self.buffer(b)}_at({self.expr(row, facts)}, {self.expr(col, facts)})"
+        return f"{self.layout_function(b)}({self.expr(row, facts)}, {self.expr(col, facts)})"
+
+    def layout_function(self, b: Buffer) -> str:
+        """The function that turns row and column of a shared tile into an offset, defined on first use."""
+        while b not in self.functions:
+            name = self.names.fresh(f"{self.buffer(b)}_at")
+            if self.define(name, self.buffer(b), self.tile(b).layout):
+                self.functions[b] = name
+        return self.functions[b]
 
 
 def flat_row(indices: Sequence[Expr], layout: SharedLayout) -> tuple[Expr, Expr]:

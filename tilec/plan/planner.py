@@ -74,7 +74,7 @@ def kernel_notes(kernel: Kernel, options: PlanOptions) -> tuple[Diagnostic, ...]
     out: list[Diagnostic] = []
     for launch in kernel.launches:
         for s in walk_stmt(launch.body):
-            if isinstance(s, Gemm) and s.a.buffer.dtype == FLOAT32 and options.fp32_gemm == "tf32":
+            if isinstance(s, Gemm) and s.a.buffer.dtype == FLOAT32 and options.fp32_gemm == "tf32" and "fp32_gemm_ieee" not in kernel.flags:
                 out.append(note("TL0503", "float32 operands of this gemm are multiplied as TF32 (10 bits of mantissa)", s.span, "--fp32-gemm ieee multiplies in full float32"))
     return tuple(out)
 
@@ -88,7 +88,7 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
     threads = launch.threads or (DEFAULT_THREADS, 1, 1)
     count = prod(threads)
-    legal = legalise(launch.body, count, options.target, options.fp32_gemm == "ieee")
+    legal = legalise(launch.body, count, options.target, options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags)
     room = _Room(kernel, launch, threads, legal, options.target, written)
     assumed = _row_divisors(kernel)
     best = _variant(room, symbol, assumed, aligned=True)
