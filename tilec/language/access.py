@@ -61,7 +61,7 @@ def literal(b: Builder, value: int | float, dtype: DType) -> Const:
         hint = f'T.cast({value}, "{dtype}") wraps it to {convert(value, dtype)}'
         raise b.error("TL0303", f"{value} is outside the range of {dtype}", help=hint)
     result = convert(value, dtype)
-    if isinstance(result, float) and math.isinf(result) and math.isfinite(value):
+    if isinstance(result, float) and math.isinf(result) and not (isinstance(value, float) and math.isinf(value)):
         b.note("TL0303", f"{value} is beyond the largest {dtype}; it becomes {result}")
     return Const(result, dtype)
 

@@ -51,6 +51,10 @@ def alloc_var(b: Builder, dtype: Any, init: Any = None, scope: str = "local.var"
 
 def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: str, known: tuple[str, ...]) -> Buffer:
     in_kernel(b, name)
+    if b.in_parallel and scope is not Scope.LOCAL:
+        raise b.error(
+            "TL0205", f"`T.{name}` belongs to the whole block and cannot be used inside T.Parallel", help="move it out of the loop"
+        )
     if given not in known:
         raise b.error("TL0206", f"`T.{name}` has no scope {describe(given)}", help=f"use one of {', '.join(known)}")
     element = dtype_of(b, dtype)

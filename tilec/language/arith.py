@@ -8,6 +8,7 @@ expression (a `Const` when everything was a literal) and raises CompileError for
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from tilec.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT64, DType, Kind
@@ -167,13 +168,13 @@ def power(b: Builder, x: Any, y: Any) -> Expr:
 
 def _whole(e: Expr) -> int | None:
     """The value of a literal exponent that is a whole number."""
-    if not isinstance(e, Const) or abs(e.value) > 1024:
+    if not isinstance(e, Const) or not abs(e.value) <= 1024:
         return None
     return int(e.value) if int(e.value) == e.value else None
 
 
 def _small(e: Expr) -> bool:
-    return sum(1 for _ in walk_expr(e)) <= _LARGEST_BASE
+    return sum(1 for _ in islice(walk_expr(e), _LARGEST_BASE + 1)) <= _LARGEST_BASE
 
 
 def _multiply(b: Builder, base: Expr, count: int) -> Expr:
@@ -238,7 +239,7 @@ def unary(b: Builder, op: str, x: Any) -> Expr:
         return cast_expr(Unary(op, Cast(value, FLOAT32), FLOAT32), dtype)
     if isinstance(value, Const):
         flipped = -value.value if op == "neg" else ~int(value.value)
-        return Const(convert(flipped, dtype), dtype)
+        return Const(convert(flipped, dtype) if dtype.is_int else flipped, dtype)
     return Unary(op, value, dtype)
 
 

@@ -154,8 +154,11 @@ def _vector_add(b: Builder, count: int, dst: Any, value: Any, memory_order: Any,
 
 
 def _advance(b: Builder, ref: Ref, count: int) -> Ref:
-    last = ref.items[-1] + count if isinstance(ref.items[-1], int) else binary(b, "add", ref.items[-1], count)
-    return Ref(ref.buffer, (*ref.items[:-1], last), where(b, ref))
+    """The element `count` places further along the last dimension."""
+    items = element(b, ref)
+    if not items:
+        raise b.error("TL0206", f"`{ref.buffer.name}` is a single element", *buffer_label(ref.buffer), help="use T.atomic_add")
+    return Ref(ref.buffer, (*items[:-1], binary(b, "add", items[-1], count)), where(b, ref))
 
 
 def _tile_update(b: Builder, op: str, dst: Any, value: Any, order: str, whole: bool) -> None:

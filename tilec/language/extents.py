@@ -16,6 +16,7 @@ from tilec.language.promote import common
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
+_MOST_TERMS = 64  # longer products stay as they are written
 
 
 def polynomial(e: Expr) -> Polynomial:
@@ -30,7 +31,8 @@ def polynomial(e: Expr) -> Polynomial:
         case Binary("sub", a, b):
             return _add(polynomial(a), _scale(polynomial(b), -1))
         case Binary("mul", a, b):
-            return _multiply(polynomial(a), polynomial(b))
+            p, q = polynomial(a), polynomial(b)
+            return _multiply(p, q) if len(p) * len(q) <= _MOST_TERMS else {(e,): 1}
         case Cast(a) if a.dtype.is_int and e.dtype.is_int and e.dtype.bits > a.dtype.bits >= 32:
             return polynomial(a)  # 32-bit index arithmetic does not wrap in a valid slice
         case _:
