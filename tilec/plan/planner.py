@@ -86,7 +86,7 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 
 
 def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
-    threads = launch.threads or (DEFAULT_THREADS, 1, 1)
+    threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     count = prod(threads)
     legal = legalise(launch.body, count, options.target, options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags)
     room = _Room(kernel, launch, threads, legal, options.target, written)
@@ -103,6 +103,12 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
     panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
     return LaunchPlan(launch, grid, threads, tuple(variants), panel)
+
+
+def _thread_count(launch: Launch) -> int:
+    """The threads of a block whose author left them open: a warp for each 64 x 64 of the largest product, 4 to 8 of them."""
+    tiles = [(static(s.c.extents[-2]) or 1) * (static(s.c.extents[-1]) or 1) for s in walk_stmt(launch.body) if isinstance(s, Gemm)]
+    return 32 * min(8, max(4, max(tiles, default=0) // 4096))
 
 
 def _row_divisors(kernel: Kernel) -> dict[Var, int]:
