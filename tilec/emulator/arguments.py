@@ -34,10 +34,10 @@ class Array:
     @property
     def nbytes(self) -> int:
         """Bytes from the tensor's first element to the end of its last."""
-        shape, item = self.array.shape, self.array.dtype.itemsize
         if self.strides is None or self.array.size == 0:
             return int(self.array.nbytes)
-        return (sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True)) + 1) * item
+        elements = sum((n - 1) * s for n, s in zip(self.array.shape, self.strides, strict=True)) + 1
+        return int(elements * self.array.dtype.itemsize)
 
     def contents(self) -> bytes:
         """The tensor as it lies in device memory; gaps between rows hold 0xff."""
