@@ -179,7 +179,7 @@ class Spelling:
         """The element offset of an index inside a tensor or one version of a shared tile."""
         writer = self.writer(facts)
         if b.scope is Scope.GLOBAL:
-            return writer.offset(list(zip(indices, row_strides(b), strict=True)), _is_wide(b))
+            return writer.offset(list(zip(indices, row_strides(b), strict=True)), is_wide(b))
         layout = self.tile(b).layout
         if layout.swizzle is None:
             return writer.offset(list(zip(indices, layout.strides, strict=True)), False)
@@ -212,7 +212,8 @@ def swizzle_period(layout: SharedLayout) -> tuple[int, int, int]:
     return per, max(1, (1 << layout.swizzle.shift) // chunks), layout.swizzle.mask + 1
 
 
-def _is_wide(b: Buffer) -> bool:
+def is_wide(b: Buffer) -> bool:
+    """True when offsets inside the tensor may not fit 32 bits."""
     size = b.dtype.bytes
     for e in (*b.shape, *(b.strides or ())):
         n = static(e)
