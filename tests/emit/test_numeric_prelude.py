@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.emit.cexpr_cases import FAMILIES, device_text
 from tilec.emit.cexpr import CWriter, ctype
 from tilec.emit.prelude import parse, select
 from tilec.ir.dtypes import ALL, BOOL, INT32, UINT32, DType
@@ -131,3 +132,9 @@ def test_every_operation_compiles_for_the_gpu(nvrtc: Callable[[str, int], str], 
         parameters = f"const {ctype(d)}* A, const {ctype(d)}* B, const unsigned* W, unsigned char* out, int i"
         kernels.append(f'extern "C" __global__ void k{n}({parameters}) {{\n  int at = 0;\n{body}\n}}')
     assert nvrtc(select(needed) + "\n".join(kernels), 80) == ""
+
+
+@pytest.mark.parametrize("family", ["float_functions", "simplified_integer_expressions", "constants_are_exact"])
+def test_the_cases_compile_for_the_gpu(nvrtc: Callable[[str, int], str], family: str) -> None:
+    """What benchmarks/gpu_numeric.py runs."""
+    assert nvrtc(device_text(FAMILIES[family]()), 90) == ""
