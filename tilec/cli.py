@@ -211,9 +211,9 @@ def _beside(compiled: Compiled, output: str, kinds: Sequence[str]) -> dict[str, 
     for kind in kinds:
         name = str(Path(output).with_suffix({"ir": ".ir", "plan": ".plan.txt", "json": ".json"}[kind]))
         if kind == "ir":
-            from tilec.ir.text import print_module
+            from tilec.ir.show import show
 
-            texts[name] = print_module(compiled.module)
+            texts[name] = show(compiled.module)
         elif kind == "plan":
             from tilec.emit.explain import explain_text
 

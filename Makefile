@@ -1,0 +1,37 @@
+# What a developer does, one line each. PYTHON may name another interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= auto
+
+demo: .venv/.demo           ## set up, compile a GEMM, run the CUDA on the CPU and compare
+	$(BIN)/tilec compile samples/article_gemm.py -o build/article_gemm.cu --header build/article_gemm.h
+	$(BIN)/tilec run samples/article_gemm.py -q -D M=256 -D N=384 -D K=96
+	@echo "build/article_gemm.cu is the CUDA file: read it, or compile it with nvcc -arch=sm_80 -c"
+
+test: .venv/.dev            ## set up and run every test
+	$(BIN)/python -m pytest -n $(JOBS) -q
+
+check: .venv/.dev           ## types, lint, layers: the quick part of the tests
+	$(BIN)/python -m pytest -q tests/house
+
+samples: .venv/.demo        ## compile every sample
+	for s in samples/*.py; do $(BIN)/tilec compile -q $$s -D M=256 -D N=256 -D K=128 -o build/$$(basename $$s .py).cu || exit 1; done
+
+startup: .venv/.dev         ## how long tilec takes from the start of the process
+	$(BIN)/python benchmarks/startup.py
+
+gpu-check: .venv/.demo      ## on a machine with a GPU and CuPy: build the bundle and run all of it
+	$(BIN)/python benchmarks/make_bundle.py build/bundle
+	$(PYTHON) build/bundle/check.py
+
+.venv/.demo: pyproject.toml
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -e '.[cpu]'
+	mkdir -p build && touch $@
+
+.venv/.dev: pyproject.toml
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	mkdir -p build && touch $@ .venv/.demo
+
+.PHONY: demo test check samples startup gpu-check
