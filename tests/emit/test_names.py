@@ -61,3 +61,8 @@ def test_exported_symbols_replace_no_function_of_the_c_library(require_tool) -> 
         exported |= {line.split()[-1].split("@")[0] for line in listing.splitlines()}
     assert not libraries or likely & exported
     assert {w for w in likely & exported if cuda_symbol(w) == w} == set()
+
+
+@pytest.mark.parametrize("name", ["vec", "half_t", "load_vec", "to_half"])
+def test_a_kernel_is_never_called_like_a_function_of_the_prelude(name: str) -> None:
+    assert cuda_symbol(name) == f"{name}_kernel"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tilec.emit import prelude
 from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY, MATH
 from tilec.ir.kernel import Kernel, Param
 
@@ -30,7 +31,7 @@ def identifier(name: str) -> str:
 def cuda_symbol(name: str) -> str:
     """The exported name of a kernel that the author calls `name`."""
     out = identifier(name)
-    taken = out in KEYWORDS or out in CUDA_NAMES or out in LIBRARY or out.startswith("cuda")
+    taken = out in KEYWORDS or out in CUDA_NAMES or out in LIBRARY or out.startswith("cuda") or out in prelude.entries()
     return f"kernel{out}" if out[:1] == "_" else f"{out}_kernel" if taken else out
 
 
