@@ -166,6 +166,14 @@ def test_eight_bit_floats_are_computed_in_float32() -> None:
     assert folded == Const(448.0, FLOAT8_E4M3)
 
 
+def test_negative_literals_beside_unsigned_values() -> None:
+    x = var(UINT32)
+    assert arith.binary(B, "max", x, -1).dtype == arith.binary(B, "floordiv", -7, x).dtype == INT64
+    assert arith.binary(B, "add", x, -1).dtype == UINT32
+    assert arith.binary(B, "max", Const(3, UINT32), -1) == Const(3, INT64)
+    assert fault(lambda: arith.binary(B, "mod", var(UINT64), -2)).code == "TL0303"
+
+
 def evaluate(e: Expr, x: float) -> float:
     match e:
         case Const(v):
@@ -247,6 +255,7 @@ def test_literals_that_do_not_fit() -> None:
     assert arith.cast(B, -0.0, FLOAT16) == Const(-0.0, FLOAT16) and math.copysign(1, value(arith.cast(B, -0.0, FLOAT16))) == -1
     b = kernel_builder()
     assert value(arith.cast(b, 1e39, FLOAT32)) == math.inf and len(b.notes) == 1
+    assert arith.unary(b, "neg", call(b, "infinity", FLOAT8_E5M2)) == Const(-math.inf, FLOAT8_E5M2)
     assert value(arith.cast(b, "nan", FLOAT32)) != value(arith.cast(b, "nan", FLOAT32))
     assert call(b, "cast", arith.cast(b, 65520.0, FLOAT32), "float16") == Const(math.inf, FLOAT16)
 

@@ -45,7 +45,7 @@ FUNCTIONS = {e.name: e.fn for _, e in entries()}
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_primitives_answer_or_refuse(name: str, data: st.DataObject) -> None:
     names, only, required = parameters(FUNCTIONS[name])
@@ -63,7 +63,7 @@ def attempt(run: Any) -> None:
         run()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(anything, anything, st.sampled_from(BINARY_OPS), st.sampled_from(["eq", "lt", "ge"]), st.sampled_from(ALL))
 def test_operators_answer_or_refuse(x: Any, y: Any, op: str, comparison: str, dtype: Any) -> None:
     b = kernel_builder()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from tilec.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT64, DType, Kind
+from tilec.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, DType, Kind
 from tilec.ir.expr import Binary, Cast, Compare, Const, Expr, Logical, Select, Unary
 from tilec.ir.visit import walk_expr
 from tilec.language.access import as_expr, cast_expr, dtype_of, is_number, literal
@@ -31,6 +31,7 @@ SIGNS = {
     "shl": "<<", "shr": ">>", "invert": "~", "neg": "-",
 }  # fmt: skip
 _BITWISE = ("and", "or", "xor")
+_RINGS = ("add", "sub", "mul", *_BITWISE)  # the same bits come out whether the operands are read as signed or not
 _LONGEST_POWER = 16
 _LARGEST_BASE = 12
 
@@ -93,6 +94,8 @@ def binary(b: Builder, op: str, x: Any, y: Any) -> Expr:
         return _shift(b, op, x, y)
     if op == "pow":
         return power(b, x, y)
+    if op not in _RINGS:
+        x, y = _signed_beside(b, x, y), _signed_beside(b, y, x)
     left, right = meet(b, x, y)
     dtype = left.dtype
     if dtype.kind is Kind.HANDLE:
@@ -104,6 +107,16 @@ def binary(b: Builder, op: str, x: Any, y: Any) -> Expr:
     if op in (*_BITWISE, "truncdiv", "truncmod") and dtype.is_float:
         raise b.error("TL0315", f"`{SIGNS.get(op, op)}` is not defined for {dtype}", help="reinterpret or cast it to an integer first")
     return _compute(b, op, left, right, dtype)
+
+
+def _signed_beside(b: Builder, value: Any, other: Any) -> Any:
+    """`value` in int64 when it is a uint32 beside a negative literal, which only sums, products and bits may wrap."""
+    if is_number(value) or not (is_number(other) and not isinstance(other, float) and other < 0):
+        return value
+    e = as_expr(b, value)
+    if e.dtype == UINT64:
+        raise b.error("TL0303", f"{other} is outside the range of uint64", help="cast the other side to a signed type first")
+    return cast_expr(e, INT64) if e.dtype == UINT32 else e
 
 
 def _compute(b: Builder, op: str, x: Expr, y: Expr, dtype: DType) -> Expr:

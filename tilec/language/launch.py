@@ -184,6 +184,6 @@ ENTRIES: tuple[Entry, ...] = (
     + works(get_block_bindings)
     + works(get_thread_extent)
     + works(thread_binding)
-    + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name))
+    + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name, host=True))
     + refused("write T.Kernel; clusters are not supported", "ClusterKernel", "CUDASourceCodeKernel", "launch_thread")
 )

@@ -64,7 +64,10 @@ def Persistent(b: Builder, domain: Any, wave_size: Any, index: Any, group_size: 
     """The tiles of `domain` that fall to block `index` of `wave_size`, the last dimension in groups of `group_size`."""
     if not isinstance(domain, (tuple, list)):
         raise b.error("TL0206", f"the domain of T.Persistent must be a list of extents, got {describe(domain)}")
-    options = {"wave_size": _bound(b, wave_size), "index": _bound(b, index), "group_size": host_int(b, group_size, "group_size")}
+    group = host_int(b, group_size, "group_size")
+    if group < 1:
+        raise b.error("TL0206", f"group_size must be positive, got {group}")
+    options = {"wave_size": _bound(b, wave_size), "index": _bound(b, index), "group_size": group}
     return LoopSpec("persistent", extents=_extents(b, "T.Persistent", tuple(domain)), options=options, span=b.span)
 
 

@@ -100,7 +100,7 @@ ENTRIES: tuple[Entry, ...] = (
     works(sync_threads, "syncthreads")
     + works(sync_warp, "syncwarp")
     + works(device_assert)
-    + ignored(assume)
+    + ignored(assume, host=True)
     + works(print_)
     + works(evaluate)
     + refused("split the kernel into two launches", "sync_grid", "sync_global")
