@@ -165,7 +165,8 @@ class BodyWriter:
     def store(self, s: Store, facts: Facts) -> str:
         """An assignment, dropped out of range."""
         checks = self.spell.checks(s.buffer, s.indices)
-        text = f"{self.spell.place(s.buffer, s.indices, facts)} = {self.spell.expr(s.value, facts)};"
+        with self.spell.having(checks):
+            text = f"{self.spell.place(s.buffer, s.indices, facts)} = {self.spell.expr(s.value, facts)};"
         if not checks:
             return text
         return render("parallel/if.cu.jinja", cond=self.spell.tests(checks, facts), then=text, orelse="")

@@ -77,6 +77,8 @@ class CWriter:
         pairs = [(i, s) for i, s in pairs if not (_is_const(i, 0) or _is_const(s, 0))]
         if not pairs:
             return "0"
+        if len(pairs) == 1 and _is_const(pairs[0][1], 1):
+            return self.expr(pairs[0][0])  # a pointer takes an index of any width
         parts = [self._scaled(i, s, wide and (n == 0 or not self._fits(i, s))) for n, (i, s) in enumerate(pairs)]
         if len(parts) == 1:
             return parts[0][0]

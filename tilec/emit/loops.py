@@ -123,6 +123,22 @@ class LoopWriter:
         """The elements of a chunk: wide loads, one small loop, wide stores."""
         spell = self.spell
         stores = [x.stmt for x in s.body.body if isinstance(x, PScalar) and isinstance(x.stmt, Store)]
+        common = self.common_checks(stores)
+        if common:
+            with spell.meaning(digits):
+                cond = spell.tests(common, facts)
+            with spell.having(common):
+                return render("parallel/if.cu.jinja", cond=cond, then=self.chunk(s, stores, digits, facts, once), orelse="")
+        return self.chunk(s, stores, digits, facts, once)
+
+    def common_checks(self, stores: list[Store]) -> tuple[Expr, ...]:
+        """The checks without which none of the stores happens."""
+        found = [self.spell.checks(x.buffer, x.indices) for x in stores]
+        return tuple(c for c in found[0] if all(c in other and self.is_wide(x.buffer, x.indices) for x, other in zip(stores, found, strict=True)))
+
+    def chunk(self, s: TileLoop, stores: list[Store], digits: dict[Var, str], facts: Facts, once: str) -> str:
+        """What happens to one chunk."""
+        spell = self.spell
         before: list[str] = []
         after: list[str] = []
         each: list[str] = []

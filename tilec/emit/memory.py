@@ -32,7 +32,7 @@ class Spelling:
 
     `define(function, tile, layout)` adds a layout function to the file; it is false when the name has another meaning there.
     `stages` holds the C text of the version in use of a tile with several; `vectors` the loaded vector of a wide access;
-    `renamed` the text that stands for a variable for a while.
+    `renamed` the text that stands for a variable for a while, `tested` the bounds checks that have been made already.
     """
 
     variant: Variant
@@ -47,6 +47,7 @@ class Spelling:
     vectors: dict[ElementKey, str] = field(default_factory=dict)
     renamed: dict[Var, str] = field(default_factory=dict)
     functions: dict[Buffer, str] = field(default_factory=dict)
+    tested: frozenset[Expr] = frozenset()
 
     # ---- names -----------------------------------------------------------------------------------------------------
 
@@ -123,7 +124,17 @@ class Spelling:
     def checks(self, b: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The bounds checks that the plan wants for an access."""
         element = self.variant.elements.get((b, indices))
-        return element.checks if isinstance(element, InMemory) else ()
+        return tuple(c for c in element.checks if c not in self.tested) if isinstance(element, InMemory) else ()
+
+    @contextmanager
+    def having(self, checks: Sequence[Expr]) -> Iterator[None]:
+        """Leaves out `checks` inside the block, whose text stands under them."""
+        saved = self.tested
+        self.tested = saved | frozenset(checks)
+        try:
+            yield
+        finally:
+            self.tested = saved
 
     def need_type(self, dtype: DType) -> None:
         """Records the prelude's definition of a type that CUDA has no name for."""
