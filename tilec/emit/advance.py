@@ -22,7 +22,7 @@ from tilec.emit.loops import Level
 from tilec.emit.memory import Spelling, flat_row, is_wide
 from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Const, Expr, Load, Var
+from tilec.ir.expr import Binary, Const, Expr, Load, Var
 from tilec.ir.visit import substitute, walk_expr
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import row_strides, times, total
@@ -79,7 +79,7 @@ def _moves(s: AsyncCopy, ahead: Var, spell: Spelling, facts: Facts) -> _Moves | 
     rounds, layout = static(s.how.rounds), spell.tile(s.dst).layout
     if s.guard is not None or rounds is None or len(s.vars) > 2 or not _fixed(s, ahead, facts):
         return None
-    variables = {v: coefficient(e, s.digits[0]) if s.digits else 0 for v, e in zip(s.vars, s.values, strict=True)}
+    variables = {v: _slope(e, s.digits[0]) if s.digits else 0 for v, e in zip(s.vars, s.values, strict=True)}
     src_round = [_sum((coefficient(e, v), by) for v, by in variables.items()) for e in s.src_index]
     src_step = [coefficient(e, ahead) for e in s.src_index]
     row, col = flat_row(s.dst_index, layout)
@@ -92,6 +92,23 @@ def _moves(s: AsyncCopy, ahead: Var, spell: Spelling, facts: Facts) -> _Moves | 
     return _Moves(
         {v: n or 0 for v, n in variables.items()}, tuple(n or 0 for n in src_round), tuple(n or 0 for n in src_step), dst_round
     )  # fmt: skip
+
+
+def _slope(e: Expr, var: Var) -> int | None:
+    """By how much `e` grows when `var` does by one; None when that is not always the same."""
+    match e:
+        case Binary("floordiv", a, Const(value=int(n))) if n > 0:
+            inside = _slope(a, var)
+            return inside // n if inside is not None and inside % n == 0 else None
+        case Binary("mod", a, Const(value=int(n))) if n > 0:
+            inside = _slope(a, var)
+            return 0 if inside is not None and inside % n == 0 else None
+        case Binary("mul", a, Const(value=int(n))):
+            return _sum([(_slope(a, var), n)])
+        case Binary("add", a, b):
+            return _sum([(_slope(a, var), 1), (_slope(b, var), 1)])
+        case _:
+            return coefficient(e, var)
 
 
 def _sum(parts: Iterable[tuple[int | None, int | None]]) -> int | None:
