@@ -19,6 +19,8 @@ from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
+from tilec.plan.contracts import host_checks
+from tilec.plan.domains import static
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -61,8 +63,8 @@ def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
         name = symbol if len(kernel.launches) == 1 else f"{symbol}__{n + 1}"
         launches.append(_plan_launch(kernel, launch, name, options, written))
     return Plan(
-        kernel, symbol, options.target, tuple(launches), None, count_flop(kernel), count_bytes(kernel, read, written), read, written,
-        kernel_notes(kernel, options),
+        kernel, symbol, options.target, tuple(launches), flop=count_flop(kernel), bytes=count_bytes(kernel, read, written), read=read,
+        written=written, notes=kernel_notes(kernel, options), checks=host_checks(kernel),
     )  # fmt: skip
 
 
