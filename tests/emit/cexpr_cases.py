@@ -527,10 +527,11 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
 
 def device_text(cases: list[Case]) -> str:
     """The cases as CUDA: the prelude entries they need and one kernel f0, f1, ... a case."""
-    needed = {ctype(d) for d in ALL if ctype(d).endswith("_t")}
+    needed: set[str] = set()
     kernels = []
     for n, case in enumerate(cases):
-        needed |= case.needed
+        types = [case.expr.dtype, *(STORED[a.dtype] for a in case.inputs.values())]
+        needed |= case.needed | {ctype(d) for d in types if ctype(d).endswith("_t")}
         parameters = ", ".join(f"const {ctype(STORED[a.dtype])}* {name}" for name, a in case.inputs.items())
         head = f'extern "C" __global__ void f{n}({parameters}, {ctype(case.expr.dtype)}* out, int count) {{'
         kernels.append(f"{head}\n  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < count) out[i] = {case.text};\n}}")

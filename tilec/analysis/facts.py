@@ -43,6 +43,8 @@ class Facts:
     """Facts about variables; every `with_...` gives a new environment that knows more."""
 
     known: Mapping[Var, VarFacts] = field(default_factory=lambda: MappingProxyType({}))
+    ranges: dict[Var, tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Ranges of variables found so far: they follow from `known`, so remembering them changes no answer."""
 
     def about(self, var: Var) -> VarFacts:
         """The entry of `var`, or an empty one."""

@@ -38,8 +38,13 @@ def bounds(e: Expr, facts: Facts = NO_FACTS) -> tuple[int | None, int | None]:
 
 def interval(e: Expr, facts: Facts = NO_FACTS) -> Interval:
     """`bounds` of an integer or bool expression, never None."""
+    if isinstance(e, Var) and e in facts.ranges:
+        return facts.ranges[e]
     found = _interval(e, facts)
-    return found if found is not None and within(found, e.dtype) else int_range(e.dtype)
+    known = found if found is not None and within(found, e.dtype) else int_range(e.dtype)
+    if isinstance(e, Var) and e in facts.known:
+        facts.ranges[e] = known
+    return known
 
 
 def linear(e: Expr, facts: Facts = NO_FACTS) -> Linear:

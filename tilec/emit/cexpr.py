@@ -132,6 +132,7 @@ class CWriter:
     def _const(self, value: int | float, dtype: DType, typed: bool = True) -> Text:
         bits = bits_literal(float(value), dtype) if dtype in NARROW else None
         if bits is not None:
+            self.need(ctype(dtype))
             return bits, PRIMARY
         text = narrow_literal(float(value), dtype, self.need) if dtype in NARROW else literal(value, dtype, self.need, typed)
         plain = (text, UNARY if text.startswith("-") else PRIMARY)
@@ -200,6 +201,8 @@ class CWriter:
     def _reinterpret(self, a: Expr, to: DType) -> Text:
         if a.dtype == to or {a.dtype, to} == {FLOAT32, TFLOAT32}:
             return self._text(a)
+        if to in NARROW:
+            self.need(ctype(to))
         exact = isinstance(a, Load | Var) or a.dtype.is_float or a.dtype.bits >= 32
         return self._helper(f"bits_as<{ctype(to)}>" if exact else f"bits_as<{ctype(to)}, {ctype(a.dtype)}>", self._text(a))
 

@@ -45,6 +45,9 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # equal types have equal names; every expression hashes its type, so this is worth a line
+
 
 BOOL = DType("bool", Kind.BOOL, 1)
 INT8, INT16, INT32, INT64 = (DType(f"int{n}", Kind.INT, n) for n in (8, 16, 32, 64))
