@@ -154,6 +154,19 @@ template <typename T>
 __device__ __forceinline__ T shfl_idx(T v, int source, TILEC_SITE) {
   return __shfl_sync(0xffffffffu, v, source, 32, tilec_line);
 }
+__device__ __forceinline__ void quad_transpose(unsigned* words, int lane, TILEC_SITE) {
+  const bool odd = lane % 2 == 1, high = lane / 2 % 2 == 1;
+  const unsigned a = shfl_xor(odd ? words[0] : words[1], 1, tilec_line), b = shfl_xor(odd ? words[2] : words[3], 1, tilec_line);
+  words[0] = odd ? a : words[0];
+  words[1] = odd ? words[1] : a;
+  words[2] = odd ? b : words[2];
+  words[3] = odd ? words[3] : b;
+  const unsigned c = shfl_xor(high ? words[0] : words[2], 2, tilec_line), d = shfl_xor(high ? words[1] : words[3], 2, tilec_line);
+  words[0] = high ? c : words[0];
+  words[1] = high ? d : words[1];
+  words[2] = high ? words[2] : c;
+  words[3] = high ? words[3] : d;
+}
 __device__ __forceinline__ bool any_sync(bool v, TILEC_SITE) { return __any_sync(0xffffffffu, v, tilec_line) != 0; }
 __device__ __forceinline__ bool all_sync(bool v, TILEC_SITE) { return __all_sync(0xffffffffu, v, tilec_line) != 0; }
 

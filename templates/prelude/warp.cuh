@@ -83,3 +83,19 @@ __device__ __forceinline__ bool any_sync(bool v) { return __any_sync(0xffffffffu
 //@ all_sync
 // Whether v holds in every lane of the warp.
 __device__ __forceinline__ bool all_sync(bool v) { return __all_sync(0xffffffffu, v) != 0; }
+
+//@ quad_transpose needs: shfl_xor
+// Lane q of four neighbouring lanes ends with word q of each of them, in the order of the lanes: a 4x4 transposition.
+__device__ __forceinline__ void quad_transpose(unsigned* words, int lane) {
+  const bool odd = lane % 2 == 1, high = lane / 2 % 2 == 1;
+  const unsigned a = shfl_xor(odd ? words[0] : words[1], 1), b = shfl_xor(odd ? words[2] : words[3], 1);
+  words[0] = odd ? a : words[0];
+  words[1] = odd ? words[1] : a;
+  words[2] = odd ? b : words[2];
+  words[3] = odd ? words[3] : b;
+  const unsigned c = shfl_xor(high ? words[0] : words[2], 2), d = shfl_xor(high ? words[1] : words[3], 2);
+  words[0] = high ? c : words[0];
+  words[1] = high ? d : words[1];
+  words[2] = high ? words[2] : c;
+  words[3] = high ? words[3] : d;
+}
