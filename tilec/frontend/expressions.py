@@ -1,0 +1,516 @@
+"""Expressions: host operands are computed at once, an operand of the device makes Tile IR.
+
+    block * 2 + 1 with block = 64   ->  129
+    bx * 64 + i                     ->  Binary("add", Binary("mul", bx, 64), i)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from tilec.diagnostics import Span
+from tilec.frontend import hostops
+from tilec.frontend.builtins import BUILTINS
+from tilec.frontend.machine import Machine, is_device
+from tilec.frontend.names import bind, lookup, target_names
+from tilec.frontend.values import Frame, Function, Iter
+from tilec.ir.expr import Buffer, Expr
+from tilec.ir.tile import Let
+from tilec.ir.visit import substitute
+from tilec.language import arith
+from tilec.language.values import Primitive, Ref, Slice, Value
+
+BINARY = {
+    cst.Add: "add", cst.Subtract: "sub", cst.Multiply: "mul", cst.Divide: "div", cst.FloorDivide: "floordiv", cst.Modulo: "mod",
+    cst.Power: "pow", cst.BitAnd: "and", cst.BitOr: "or", cst.BitXor: "xor", cst.LeftShift: "shl", cst.RightShift: "shr",
+}  # fmt: skip
+AUGMENTED = {
+    cst.AddAssign: "add", cst.SubtractAssign: "sub", cst.MultiplyAssign: "mul", cst.DivideAssign: "div",
+    cst.FloorDivideAssign: "floordiv", cst.ModuloAssign: "mod", cst.PowerAssign: "pow", cst.BitAndAssign: "and",
+    cst.BitOrAssign: "or", cst.BitXorAssign: "xor", cst.LeftShiftAssign: "shl", cst.RightShiftAssign: "shr",
+}  # fmt: skip
+_COMPARE = {
+    cst.Equal: "eq", cst.NotEqual: "ne", cst.LessThan: "lt", cst.LessThanEqual: "le", cst.GreaterThan: "gt",
+    cst.GreaterThanEqual: "ge", cst.In: "in", cst.NotIn: "not_in", cst.Is: "is", cst.IsNot: "is_not",
+}  # fmt: skip
+_UNARY = {cst.Minus: "neg", cst.Plus: "pos", cst.BitInvert: "invert"}
+
+
+def evaluate(m: Machine, node: cst.CSTNode, frame: Frame) -> Value:
+    """The value of an expression. Raises CompileError for Python that is not understood or not allowed."""
+    m.step(node, frame)
+    match node:
+        case cst.Name(value=name):
+            return lookup(m, frame, name, frame.source.span(node), BUILTINS)
+        case cst.Integer(value=text):
+            return _integer(m, text, frame.source.span(node))
+        case cst.Float(value=text):
+            return float(text.replace("_", ""))
+        case cst.Call():
+            return _call(m, node, frame)
+        case cst.Attribute(value=owner, attr=attr):
+            return m.attribute(m.eval(owner, frame), attr.value, frame.source.span(node))
+        case cst.Subscript():
+            return subscript(m, node, frame)
+        case cst.BinaryOperation(left=left, operator=op, right=right):
+            name = BINARY.get(type(op), "")
+            return binary(m, name, m.eval(left, frame), m.eval(right, frame), frame.source.span(node))
+        case cst.UnaryOperation(operator=op, expression=operand):
+            return _unary(m, op, m.eval(operand, frame), frame.source.span(node))
+        case cst.Comparison():
+            return _comparison(m, node, frame)
+        case cst.BooleanOperation():
+            return _boolean(m, node, frame)
+        case cst.IfExp():
+            return _ternary(m, node, frame)
+        case cst.SimpleString() | cst.ConcatenatedString() | cst.FormattedString():
+            return _string(m, node, frame)
+        case cst.Tuple(elements=elements):
+            return tuple(_elements(m, elements, frame))
+        case cst.List(elements=elements):
+            return m.own(list(_elements(m, elements, frame)))
+        case cst.Set(elements=elements):
+            with m.host(frame.source.span(node)):
+                return m.own({hostops.key(v) for v in _elements(m, elements, frame)})
+        case cst.Dict():
+            return m.own(_dict(m, node, frame))
+        case cst.Lambda():
+            return _lambda(m, node, frame)
+        case cst.GeneratorExp() | cst.ListComp() | cst.SetComp() | cst.DictComp():
+            return m.own(_comprehension(m, node, frame))
+        case cst.NamedExpr(target=target, value=value):
+            return _walrus(m, target, m.eval(value, frame), frame)
+        case cst.Ellipsis():
+            return Ellipsis
+        case cst.Yield():
+            return _yield(m, node, frame)
+        case _:
+            text = f"this kind of expression ({type(node).__name__}) is not supported"
+            raise m.fail("TL0102", text, frame.source.span(node))
+
+
+def _integer(m: Machine, text: str, span: Span) -> int:
+    with m.host(span):
+        digits = text.replace("_", "")
+        if len(digits) > hostops.MAX_BITS // 3:
+            raise hostops.HostError(f"an integer literal of {len(digits)} digits is too large")
+        try:
+            return int(hostops.checked(int(digits, 0)))
+        except ValueError:
+            raise hostops.HostError(f"`{text[:40]}` is not an integer") from None
+
+
+def binary(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    """`a op b`, on the host when both sides are host values."""
+    if is_device(a) or is_device(b):
+        _scalar_operand(m, a, span)
+        _scalar_operand(m, b, span)
+        m.b.span = span
+        return arith.binary(m.b, op, a, b)
+    if not op:
+        raise m.fail("TL0102", "the operator `@` is not supported", span, help="use T.gemm")
+    with m.host(span):
+        result = hostops.binary(op, a, b)
+    if isinstance(result, (list, tuple, str)):
+        m.spend(len(result) if not isinstance(result, str) else len(result) // 16, span)
+    return m.own(result)
+
+
+def _scalar_operand(m: Machine, value: Value, span: Span) -> None:
+    """Refuses strings, lists and the like beside a run-time value."""
+    if not is_device(value) and not isinstance(value, (int, float)):
+        raise m.fail("TL0301", f"{hostops.kind(value)} cannot be combined with a run-time value", span)
+
+
+def _unary(m: Machine, op: cst.BaseUnaryOp, value: Value, span: Span) -> Value:
+    m.b.span = span
+    if isinstance(op, cst.Not):
+        known = truth(m, value, span)
+        return (not known) if isinstance(known, bool) else arith.unary(m.b, "not", known)
+    name = _UNARY[type(op)]
+    if is_device(value):
+        return arith.as_expr(m.b, value) if name == "pos" else arith.unary(m.b, name, value)
+    with m.host(span):
+        return hostops.unary(name, value)
+
+
+def truth(m: Machine, value: Value, span: Span) -> bool | Expr:
+    """`bool(value)`: True or False on the host, an expression for a run-time value."""
+    if is_device(value):
+        if isinstance(value, Buffer) and value.rank:
+            raise m.fail("TL0301", f"`{value.name}` is a whole tile and has no truth value", span, help="compare an element of it")
+        m.b.span = span
+        return arith.truth(m.b, value)
+    if isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
+        return len(value) > 0
+    if value is None or isinstance(value, (int, float)):
+        return bool(value)
+    return True
+
+
+def compare(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    """`a op b` for one comparison operator."""
+    if not (is_device(a) or is_device(b)) or op in ("is", "is_not"):
+        with m.host(span):
+            return hostops.compare(op, a, b)
+    if op in ("in", "not_in"):
+        raise m.fail("TL0301", "`in` needs values that are known while compiling", span, help="write the comparisons out")
+    if op in ("eq", "ne") and not all(is_device(v) or isinstance(v, (int, float)) for v in (a, b)):
+        return op == "ne"
+    _scalar_operand(m, a, span)
+    _scalar_operand(m, b, span)
+    m.b.span = span
+    return arith.compare(m.b, op, a, b)
+
+
+def _comparison(m: Machine, node: cst.Comparison, frame: Frame) -> Value:
+    span = frame.source.span(node)
+    left = m.eval(node.left, frame)
+    result: Value = True
+    for part in node.comparisons:
+        held = result
+
+        def one(part: cst.ComparisonTarget = part, left: Value = left) -> tuple[Value, Value]:
+            right = m.eval(part.comparator, frame)
+            return compare(m, _COMPARE[type(part.operator)], left, right, span), right
+
+        if held is True:
+            result, left = one()
+        elif isinstance(held, bool):
+            return held
+        else:
+            seen: list[Value] = []
+            this = guarded(m, lambda: _keep(one(), seen), span)
+            result, left = logical(m, "and", held, this, span), seen[0]
+    return result
+
+
+def _keep(pair: tuple[Value, Value], seen: list[Value]) -> Value:
+    seen.append(pair[1])
+    return pair[0]
+
+
+def logical(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    """`a and b` / `a or b` where `a` is a run-time value."""
+    m.b.span = span
+    if not is_device(b):
+        b = truth(m, b, span)
+    return arith.logical(m.b, op, a, b)
+
+
+def _boolean(m: Machine, node: cst.BooleanOperation, frame: Frame) -> Value:
+    op = "and" if isinstance(node.operator, cst.And) else "or"
+    span = frame.source.span(node)
+    left = m.eval(node.left, frame)
+    known = truth(m, left, span)
+    if isinstance(known, bool):
+        return left if known == (op == "or") else m.eval(node.right, frame)
+    return logical(m, op, known, guarded(m, lambda: m.eval(node.right, frame), span), span)
+
+
+def _ternary(m: Machine, node: cst.IfExp, frame: Frame) -> Value:
+    span = frame.source.span(node)
+    cond = truth(m, m.eval(node.test, frame), span)
+    if isinstance(cond, bool):
+        return m.eval(node.body if cond else node.orelse, frame)
+    then = guarded(m, lambda: m.eval(node.body, frame), span)
+    other = guarded(m, lambda: m.eval(node.orelse, frame), span)
+    m.b.span = span
+    return arith.select(m.b, cond, then, other)
+
+
+def guarded(m: Machine, make: Callable[[], Value], span: Span) -> Value:
+    """A value that is only needed under a run-time condition: what computing it records must stay inside of it."""
+    with m.b.block() as made, m.deeper():
+        value = make()
+    if not made:
+        return value
+    if not all(isinstance(s, Let) for s in made):
+        text = "this operand has effects but is evaluated only under a run-time condition"
+        raise m.fail("TL0105", text, span, help="write it as an `if` statement")
+    if isinstance(value, Ref):
+        value = arith.as_expr(m.b, value)
+    for s in reversed(made):
+        if isinstance(s, Let) and isinstance(value, Expr):
+            value = substitute(value, {s.var: s.value})
+    return value
+
+
+def subscript(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
+    """`value[...]`: an element of a host container, a reference into a buffer, `T.Tensor[...]`."""
+    owner = m.eval(node.value, frame)
+    span = frame.source.span(node)
+    index = items_of(m, node, frame)
+    match owner:
+        case Buffer():
+            items = index if isinstance(index, tuple) else (index,)
+            return Ref(owner, tuple(_item(m, i, span) for i in items), span)
+        case Ref():
+            items = index if isinstance(index, tuple) else (index,)
+            return Ref(owner.buffer, owner.items + tuple(_item(m, i, span) for i in items), span)
+        case Primitive():
+            return m.call(owner, index if isinstance(index, tuple) else (index,), {}, span)
+        case Expr():
+            raise m.fail("TL0301", "a number cannot be indexed", span)
+        case _:
+            return host_item(m, owner, index, span)
+
+
+def host_item(m: Machine, owner: Value, index: Value, span: Span) -> Value:
+    """`owner[index]` of a host container."""
+    if is_device(index):
+        text = f"{hostops.kind(owner)} is indexed by a value that is only known at run time"
+        raise m.fail("TL0301", text, span, help="copy the table into a tensor, or loop over it while compiling")
+    if isinstance(index, Slice):
+        index = slice(*(_whole(m, part, span) for part in (index.start, index.stop, index.step)))
+    with m.host(span):
+        return hostops.subscript(owner, index)
+
+
+def _whole(m: Machine, part: Value, span: Span) -> int | None:
+    if part is None or isinstance(part, int):
+        return part
+    raise m.fail("TL0301", "a slice of a Python value needs bounds that are known while compiling", span)
+
+
+def _item(m: Machine, item: Value, span: Span) -> Value:
+    """One index of a buffer: an int, an expression, a slice or an ellipsis."""
+    if isinstance(item, Slice) or item is Ellipsis:
+        return item
+    if isinstance(item, int):
+        return int(item)
+    if is_device(item):
+        m.b.span = span
+        return arith.as_expr(m.b, item)
+    raise m.fail("TL0304", f"{hostops.kind(item)} cannot be an index", span)
+
+
+def items_of(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
+    """What stands between the brackets: one value, or a tuple of them."""
+    values: list[Value] = []
+    for element in node.slice:
+        match element.slice:
+            case cst.Index(value=value, star=star):
+                inner = m.eval(value, frame)
+                values.extend(m.iterate(inner, frame.source.span(value)) if star else [inner])
+            case cst.Slice(lower=lower, upper=upper, step=step):
+                parts = [None if p is None else _bound(m, m.eval(p, frame), frame.source.span(node)) for p in (lower, upper, step)]
+                values.append(Slice(*parts))
+    single = len(node.slice) == 1 and not isinstance(node.slice[0].comma, cst.Comma)
+    return values[0] if single and len(values) == 1 else tuple(values)
+
+
+def _bound(m: Machine, value: Value, span: Span) -> Value:
+    if is_device(value):
+        m.b.span = span
+        return arith.as_expr(m.b, value)
+    return value
+
+
+def _elements(m: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement], frame: Frame) -> Iterator[Value]:
+    for e in elements:
+        if isinstance(e, cst.StarredElement):
+            yield from m.iterate(m.eval(e.value, frame), frame.source.span(e))
+        else:
+            yield m.eval(e.value, frame)
+
+
+def _dict(m: Machine, node: cst.Dict, frame: Frame) -> dict[Value, Value]:
+    result: dict[Value, Value] = {}
+    span = frame.source.span(node)
+    with m.host(span):
+        for e in node.elements:
+            if isinstance(e, cst.DictElement):
+                result[hostops.key(m.eval(e.key, frame))] = m.eval(e.value, frame)
+                continue
+            more = m.eval(e.value, frame)
+            if not isinstance(more, dict):
+                raise hostops.HostError(f"`**` needs a dict, not {hostops.kind(more)}")
+            result.update(more)
+    return result
+
+
+def _string(m: Machine, node: cst.CSTNode, frame: Frame) -> str:
+    match node:
+        case cst.SimpleString(value=token):
+            return _literal(m, token, frame.source.span(node))
+        case cst.ConcatenatedString(left=left, right=right):
+            return _string(m, left, frame) + _string(m, right, frame)
+        case cst.FormattedString(parts=parts):
+            m.step(node, frame)
+            with m.host(frame.source.span(node)):
+                return str(hostops.checked("".join(_part(m, p, frame, "r" in node.prefix) for p in parts)))
+        case _:
+            raise m.fail("TL0102", "this kind of string is not supported", frame.source.span(node))
+
+
+def _literal(m: Machine, token: str, span: Span) -> str:
+    prefix = token[: min(token.find(q) for q in "\"'" if q in token)].lower()
+    if "b" in prefix:
+        raise m.fail("TL0102", "bytes are not supported", span)
+    body = token[len(prefix) :]
+    quotes = 3 if body[:3] in ('"""', "'''") else 1
+    body = body[quotes:-quotes]
+    return body if "\\" not in body or "r" in prefix else _unescape(body)
+
+
+def _unescape(body: str) -> str:
+    import ast
+
+    try:
+        return str(ast.literal_eval(f'"""{body.replace(chr(34), chr(92) + chr(34)) if chr(34) in body else body}"""'))
+    except (ValueError, SyntaxError):
+        return body
+
+
+def _part(m: Machine, part: cst.BaseFormattedStringContent, frame: Frame, raw: bool) -> str:
+    match part:
+        case cst.FormattedStringText(value=text):
+            text = text.replace("{{", "{").replace("}}", "}")
+            return text if raw or "\\" not in text else _unescape(text)
+        case cst.FormattedStringExpression():
+            value = m.eval(part.expression, frame)
+            spec = "".join(_part(m, p, frame, raw) for p in part.format_spec or ())
+            if part.conversion == "r":
+                value = hostops.text(value, 1)
+            shown = hostops.format_value(value, spec)
+            if part.equal is not None:
+                shown = f"{cst.Module([]).code_for_node(part.expression)}={shown}"
+            return shown
+        case _:
+            return ""
+
+
+def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
+    params = node.params
+    defaults = {p.name.value: m.eval(p.default, frame) for p in (*params.posonly_params, *params.params, *params.kwonly_params) if p.default}
+    return Function("lambda", node, closure(m, frame), defaults)
+
+
+def closure(m: Machine, frame: Frame) -> Frame:
+    """The scope that a function made in `frame` keeps: of a module it sees the names as they are at the end."""
+    return frame if frame.module is None else Frame(frame.source, parent=None, module=frame.module)
+
+
+def _walrus(m: Machine, target: cst.BaseExpression, value: Value, frame: Frame) -> Value:
+    for name in target_names(target):
+        scope = frame
+        while scope.locals is not None and name not in scope.locals and scope.parent is not None and scope.module is None:
+            scope = scope.parent
+        bind(m, scope, name, value, frame.source.span(target))
+        return scope.names[name]
+    return value
+
+
+def _yield(m: Machine, node: cst.Yield, frame: Frame) -> Value:
+    span = frame.source.span(node)
+    if frame.yields is None:
+        raise m.fail("TL0102", "`yield` outside of a function", span)
+    m.spend(1, span)
+    match node.value:
+        case None:
+            frame.yields.append(None)
+        case cst.From(item=item):
+            frame.yields.extend(m.iterate(m.eval(item, frame), span))
+        case value:
+            frame.yields.append(m.eval(value, frame))
+    return None
+
+
+def _comprehension(m: Machine, node: cst.GeneratorExp | cst.ListComp | cst.SetComp | cst.DictComp, frame: Frame) -> Value:
+    names = frozenset(name for part in _clauses(node.for_in) for name in target_names(part.target))
+    inner = Frame(frame.source, parent=frame, locals=names, dsl=frame.dsl, depth=m.depth, yields=frame.yields)
+    pairs: list[tuple[Value, Value]] = []
+
+    def each() -> None:
+        if isinstance(node, cst.DictComp):
+            pairs.append((m.eval(node.key, inner), m.eval(node.value, inner)))
+        else:
+            pairs.append((m.eval(node.elt, inner), None))
+
+    _clause(m, node.for_in, inner, each)
+    with m.host(frame.source.span(node)):
+        match node:
+            case cst.ListComp():
+                return [a for a, _ in pairs]
+            case cst.SetComp():
+                return {hostops.key(a) for a, _ in pairs}
+            case cst.DictComp():
+                return {hostops.key(a): b for a, b in pairs}
+            case _:
+                return Iter([a for a, _ in pairs])
+
+
+def _clauses(part: cst.CompFor | None) -> Iterator[cst.CompFor]:
+    while part is not None:
+        yield part
+        part = part.inner_for_in
+
+
+def _clause(m: Machine, part: cst.CompFor, frame: Frame, each: Callable[[], None]) -> None:
+    span = frame.source.span(part)
+    for value in m.iterate(m.eval(part.iter, frame), frame.source.span(part.iter)):
+        m.spend(1, span)
+        unpack(m, part.target, value, frame)
+        if not all(_host_truth(m, m.eval(c.test, frame), frame.source.span(c.test)) for c in part.ifs):
+            continue
+        if part.inner_for_in is not None:
+            _clause(m, part.inner_for_in, frame, each)
+        else:
+            each()
+
+
+def _host_truth(m: Machine, value: Value, span: Span) -> bool:
+    known = truth(m, value, span)
+    if not isinstance(known, bool):
+        raise m.fail("TL0102", "a comprehension's `if` needs a value that is known while compiling", span)
+    return known
+
+
+def unpack(m: Machine, target: cst.CSTNode, value: Value, frame: Frame) -> None:
+    """Binds the names of a loop or comprehension target to a host value, without snapshots."""
+    match target:
+        case cst.Name(value=name):
+            frame.names[name] = value
+        case cst.Tuple(elements=elements) | cst.List(elements=elements):
+            parts = spread(m, elements, value, frame.source.span(target))
+            for e, part in zip(elements, parts, strict=True):
+                unpack(m, e.value, part, frame)
+        case _:
+            raise m.fail("TL0102", "this loop target is not supported", frame.source.span(target))
+
+
+def spread(m: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement], value: Value, span: Span) -> list[Value]:
+    """The parts of `value` for the elements of a tuple target, a starred one included."""
+    if is_device(value) and len(elements) == 1:
+        return [value]  # `with T.Kernel(n) as (bx,)`
+    parts = m.iterate(value, span)
+    stars = [k for k, e in enumerate(elements) if isinstance(e, cst.StarredElement)]
+    if stars and len(parts) >= len(elements) - 1:
+        at, extra = stars[0], len(parts) - len(elements) + 1
+        parts = [*parts[:at], parts[at : at + extra], *parts[at + extra :]]
+    if len(parts) != len(elements):
+        raise m.fail("TL0108", f"{len(elements)} names for {len(parts)} value{'s' * (len(parts) != 1)}", span)
+    return parts
+
+
+def _call(m: Machine, node: cst.Call, frame: Frame) -> Value:
+    span = frame.source.span(node)
+    function = m.eval(node.func, frame)
+    args: list[Value] = []
+    kwargs: dict[str, Value] = {}
+    for a in node.args:
+        value = m.eval(a.value, frame)
+        if a.star == "*":
+            args.extend(m.iterate(value, span))
+        elif a.star == "**":
+            if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+                raise m.fail("TL0108", f"`**` needs a dict with string keys, not {hostops.kind(value)}", span)
+            kwargs.update(value)
+        elif a.keyword is not None:
+            kwargs[a.keyword.value] = value
+        else:
+            args.append(value)
+    return m.call(function, tuple(args), kwargs, span)

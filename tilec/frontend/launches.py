@@ -1,0 +1,114 @@
+"""`with`: T.Kernel begins a launch, the language's other context managers record their body in their own way.
+
+    with T.Kernel(T.ceildiv(N, 128), T.ceildiv(M, 128), threads=128) as (bx, by): ...   ->  Launch((bx, by), ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from tilec.diagnostics import Span
+from tilec.frontend import hostops
+from tilec.frontend.expressions import spread
+from tilec.frontend.machine import Flow, Machine, is_device
+from tilec.frontend.names import assigned, target_names
+from tilec.frontend.values import Frame, Stale
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Const, Var, VarKind
+from tilec.ir.kernel import Launch
+from tilec.ir.tile import Seq
+from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
+from tilec.language import arith
+from tilec.language.builder import LaunchState
+from tilec.language.values import KernelSpec, Value, WithSpec
+
+DEFAULT_THREADS = (128, 1, 1)
+
+
+def run_with(m: Machine, node: cst.With, frame: Frame) -> Flow:
+    """Runs a `with` statement; several managers nest from left to right."""
+    return _items(m, node, 0, frame)
+
+
+def _items(m: Machine, node: cst.With, k: int, frame: Frame) -> Flow:
+    if k == len(node.items):
+        return m.run(node.body, frame)
+    item = node.items[k]
+    span = frame.source.span(item.item)
+    value = m.eval(item.item, frame)
+    target = item.asname.name if item.asname is not None else None
+    match value:
+        case KernelSpec():
+            _launch(m, value, target, lambda: _items(m, node, k + 1, frame), frame, assigned(node.body), span)
+        case WithSpec():
+            m.b.span = span
+            value.enter(m.b, lambda: _nothing(_items(m, node, k + 1, frame)))
+        case _:
+            raise m.fail("TL0102", f"{hostops.kind(value)} is not a context manager that the compiler knows", span)
+    return None
+
+
+def _nothing(flow: Flow) -> None:
+    return None
+
+
+def _launch(
+    m: Machine, spec: KernelSpec, target: cst.CSTNode | None, body: Callable[[], Flow], frame: Frame, names: frozenset[str], span: Span
+) -> None:
+    b = m.b
+    if not m.recording:
+        raise m.fail("TL0205", "T.Kernel outside of a kernel function", span, help="decorate the function with @T.prim_func or @tilelang.jit")
+    given = list(target_names(target)) if target is not None else []
+    axes = "xyz"
+    grid = tuple(arith.as_expr(b, e) if not isinstance(e, int) else Const(e, INT32) for e in spec.grid)
+    blocks = tuple(
+        Var(given[k] if len(given) == len(grid) else f"b{axes[k]}", INT32, VarKind.BLOCK, k, frame.source.span(target) if target else span)
+        for k in range(len(grid))
+    )
+    threads = tuple(Var(f"t{axes[k]}", INT32, VarKind.THREAD, k, span) for k in range(3))
+    if target is not None:
+        _bind_blocks(m, target, blocks, frame)
+    record_launch(m, blocks, grid, threads, spec.threads, body, span)
+    for name in (*names, *given):
+        if is_device(frame.names.get(name)):
+            frame.names[name] = Stale(name, "it belongs to a launch that is over", span)
+
+
+def record_launch(
+    m: Machine, blocks: tuple[Var, ...], grid: tuple[Value, ...], threads: tuple[Var, ...], counts: tuple[int, int, int] | None,
+    body: Callable[[], Flow], span: Span,
+) -> None:  # fmt: skip
+    """Records the statements of `body` as one launch."""
+    b = m.b
+    b.launch = LaunchState(blocks, threads, counts)
+    try:
+        with b.block() as statements:
+            body()
+    finally:
+        state, b.launch = b.launch, None
+    launch = Launch(blocks, grid, counts, threads, Seq(tuple(statements), span), state.panel, state.panel_order, span)
+    if counts is None and uses_threads(launch):
+        launch = replace(launch, threads=DEFAULT_THREADS)
+    m.launches.append(launch)
+
+
+def uses_threads(launch: Launch) -> bool:
+    """True when the body names a thread index, so that the number of threads is part of its meaning."""
+    threads = set(launch.thread_vars)
+    return any(v in threads for s in walk_stmt(launch.body) for e in stmt_exprs(s) for v in walk_expr(e) if isinstance(v, Var))
+
+
+def _bind_blocks(m: Machine, target: cst.CSTNode, blocks: tuple[Var, ...], frame: Frame) -> None:
+    match target:
+        case cst.Name(value=name):
+            frame.names[name] = blocks[0] if len(blocks) == 1 else blocks
+        case cst.Tuple(elements=elements) | cst.List(elements=elements):
+            for e, var in zip(elements, spread(m, elements, blocks, frame.source.span(target)), strict=True):
+                if not isinstance(e.value, cst.Name):
+                    raise m.fail("TL0102", "block indices need plain names", frame.source.span(target))
+                frame.names[e.value.value] = var
+        case _:
+            raise m.fail("TL0102", "block indices need plain names", frame.source.span(target))

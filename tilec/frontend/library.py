@@ -1,0 +1,159 @@
+"""The pieces of Python's standard library that kernels' host code uses: math, itertools, functools, operator, typing.
+
+    math.ceil(7 / 2) -> 4;  itertools.product([1, 2], "ab") -> (1, "a"), (1, "b"), ...
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tilec.frontend import hostops
+from tilec.frontend.builtins import BUILTINS, one
+from tilec.frontend.hostops import HostError
+from tilec.frontend.machine import Machine, is_device
+from tilec.frontend.values import Builtin, Function, Iter, KernelValue, Partial
+from tilec.language.values import Marker, Namespace, Value
+
+Args = tuple[Value, ...]
+Kwargs = Mapping[str, Value]
+
+
+def _numeric(name: str, function: Callable[..., Any]) -> Builtin:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        if any(is_device(a) for a in args):
+            raise HostError(f"math.{name}() needs values that are known while compiling; use T.{name} in a kernel")
+        if kwargs or not all(isinstance(a, (int, float)) for a in args):
+            raise HostError(f"math.{name}() takes numbers")
+        if name in ("factorial", "comb", "perm") and any(a > 500 for a in args):
+            raise HostError(f"math.{name}() of so large a number")
+        try:
+            return hostops.checked(function(*args))
+        except (ValueError, TypeError, ArithmeticError) as fault:
+            raise HostError(f"math.{name}(): {fault}") from None
+
+    return Builtin(name, call)
+
+
+def _math_prod(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("prod", args, {k: v for k, v in kwargs.items() if k != "start"})
+    total = kwargs.get("start", 1)
+    for value in m.iterate(args[0], m.b.span):
+        total = hostops.binary("mul", total, value)
+    return total
+
+
+_MATH_NAMES = (
+    "ceil", "floor", "sqrt", "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "pow", "gcd", "lcm", "isqrt", "trunc", "fabs",
+    "isnan", "isinf", "isfinite", "isclose", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "erf", "erfc",
+    "copysign", "fmod", "hypot", "comb", "perm", "factorial", "degrees", "radians",
+)  # fmt: skip
+
+
+def _rows(name: str, count: Callable[[list[int], Any], int], make: Callable[..., Iterable[Any]]) -> Builtin:
+    """A function of itertools whose number of results is known before they are made."""
+
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        extra = kwargs.get("repeat", 1) if name == "product" else None
+        takes = len(args) - (name in ("combinations", "permutations", "repeat", "islice") and len(args) > 1)
+        numbers = args[takes:]
+        if set(kwargs) - {"repeat"} or not all(isinstance(n, int) for n in (*numbers, extra or 0)):
+            raise HostError(f"itertools.{name}() does not take these arguments")
+        columns = [m.iterate(a, m.b.span) if name != "repeat" else [a] for a in args[:takes]]
+        total = count([len(c) for c in columns], numbers[0] if numbers else extra)
+        if total > hostops.MAX_ITEMS:
+            raise HostError(f"itertools.{name}() would give {total} results")
+        m.spend(total, m.b.span)
+        try:
+            return Iter(list(make(*columns, *numbers) if name != "product" else make(*columns, repeat=extra)))
+        except (TypeError, ValueError) as fault:
+            raise HostError(f"itertools.{name}(): {fault}") from None
+
+    return Builtin(name, call)
+
+
+def _product_count(sizes: list[int], repeat: Any) -> int:
+    if len(sizes) * repeat > 64:
+        raise HostError("itertools.product() of so many values")
+    return math.prod(sizes) ** max(0, repeat)
+
+
+def _choices(sizes: list[int], r: Any) -> int:
+    n = sizes[0] if sizes else 0
+    return math.perm(n, n if r is None else r) if n <= 64 and (r is None or r >= 0) else hostops.MAX_ITEMS + 1
+
+
+_ITERTOOLS = {
+    "product": _rows("product", _product_count, itertools.product),
+    "chain": _rows("chain", lambda sizes, _: sum(sizes), itertools.chain),
+    "combinations": _rows("combinations", _choices, itertools.combinations),
+    "permutations": _rows("permutations", _choices, itertools.permutations),
+    "repeat": _rows("repeat", lambda _, n: hostops.MAX_ITEMS + 1 if n is None else n, lambda v, n: itertools.repeat(v[0], n)),
+    "islice": _rows("islice", lambda sizes, n: sum(sizes), itertools.islice),
+    "accumulate": _rows("accumulate", lambda sizes, _: sum(sizes), itertools.accumulate),
+}  # fmt: skip
+
+
+def _partial(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if not args:
+        raise HostError("functools.partial() needs a function")
+    return Partial(args[0], args[1:], dict(kwargs))
+
+
+def _reduce(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("reduce", args, kwargs, 2, 3)
+    span = m.b.span
+    values = [*args[2:], *m.iterate(args[1], span)]
+    if not values:
+        raise HostError("functools.reduce() of nothing")
+    total = values[0]
+    for value in values[1:]:
+        total = m.call(args[0], (total, value), {}, span)
+    return total
+
+
+def _transparent(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """A decorator that does not change what a function computes: lru_cache, cache, wraps."""
+    if len(args) == 1 and isinstance(args[0], (Function, KernelValue, Partial)) and not kwargs:
+        return args[0]
+    return Builtin("decorator", lambda m, inner, _: inner[0] if inner else None)
+
+
+def _wraps(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Builtin("wraps", lambda m, inner, _: inner[0] if inner else None)
+
+
+def _operator(op: str) -> Builtin:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        one(op, args, kwargs, 2, 2)
+        return hostops.binary(op, *args)
+
+    return Builtin(op, call)
+
+
+_TYPING = (
+    "Any", "Optional", "Union", "List", "Tuple", "Dict", "Set", "Callable", "Literal", "Iterable", "Iterator", "Sequence", "Mapping",
+    "Annotated", "NamedTuple", "Protocol", "TypeVar", "Generic", "Final", "ClassVar", "cast", "overload",
+)  # fmt: skip
+
+LIBRARY: dict[str, Namespace] = {
+    "math": Namespace("math", {n: _numeric(n, getattr(math, n)) for n in _MATH_NAMES if hasattr(math, n)}
+                      | {"prod": Builtin("prod", _math_prod), "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "tau": math.tau}),
+    "itertools": Namespace("itertools", _ITERTOOLS),
+    "functools": Namespace("functools", {
+        "partial": Builtin("partial", _partial), "reduce": Builtin("reduce", _reduce), "lru_cache": Builtin("lru_cache", _transparent),
+        "cache": Builtin("cache", _transparent), "wraps": Builtin("wraps", _wraps),
+    }),
+    "operator": Namespace("operator", {
+        "add": _operator("add"), "sub": _operator("sub"), "mul": _operator("mul"), "floordiv": _operator("floordiv"),
+        "mod": _operator("mod"), "truediv": _operator("div"), "and_": _operator("and"), "or_": _operator("or"), "xor": _operator("xor"),
+    }),
+    "typing": Namespace("typing", {n: Marker("annotation") for n in _TYPING} | {"TYPE_CHECKING": False}),
+    "typing_extensions": Namespace("typing_extensions", {n: Marker("annotation") for n in _TYPING} | {"TYPE_CHECKING": False}),
+    "__future__": Namespace("__future__", {"annotations": True, "division": True, "print_function": True}),
+    "builtins": Namespace("builtins", BUILTINS),
+    "collections.abc": Namespace("collections.abc", {n: Marker("annotation") for n in _TYPING}),
+}  # fmt: skip
+"""Modules by name. Their callables are the evaluator's own; nothing of the user's is ever handed to Python."""

@@ -1,0 +1,290 @@
+"""Loops: over host values they run while compiling, over `range` and the language's loops they are recorded.
+
+    for ko in T.Pipelined(T.ceildiv(K, 32), num_stages=3): ...   ->  For(ko, 0, ceildiv(K, 32), 1, "pipelined", ...)
+    for k, w in enumerate([3, 5]): ...                           ->  the body twice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import libcst as cst
+
+from tilec.diagnostics import Span
+from tilec.frontend.expressions import truth, unpack
+from tilec.frontend.machine import Flow, Jump, Loop, Machine, Return
+from tilec.frontend.names import assigned, is_var, target_names
+from tilec.frontend.persistent import record_persistent
+from tilec.frontend.sizes import size_help
+from tilec.frontend.syntax import walk
+from tilec.frontend.values import Frame, Stale
+from tilec.ir.dtypes import BOOL, INT32, INT64, DType
+from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import Alloc, Break, For, If, Parallel, Seq, Stmt, Store, While
+from tilec.language import arith
+from tilec.language.values import LoopSpec, Value
+
+__all__ = ["run_for", "run_while", "size_help"]
+
+
+def run_for(m: Machine, node: cst.For, frame: Frame) -> Flow:
+    """Runs or records a `for` statement."""
+    span = frame.source.span(node.iter)
+    value = m.eval(node.iter, frame)
+    if isinstance(value, range) and frame.dsl and m.b.launch is not None:
+        value = LoopSpec("serial", value.start, value.stop, value.step, span=span)
+    if not isinstance(value, LoopSpec):
+        return _host_for(m, node, value, frame)
+    if m.b.launch is None:
+        if all(isinstance(v, int) for v in (value.start, value.stop, value.step)) and not value.extents:
+            return _host_for(m, node, range(value.start, value.stop, value.step), frame)
+        raise m.fail("TL0205", "a run-time loop outside of T.Kernel", span, help="move it under `with T.Kernel(...)`")
+    return _device_for(m, node, value, frame)
+
+
+def _host_for(m: Machine, node: cst.For, value: Value, frame: Frame) -> Flow:
+    for item in m.iterate(value, frame.source.span(node.iter)):
+        m.step(node, frame)
+        unpack(m, node.target, item, frame)
+        flow = _once(m, node.body, frame)
+        if flow is Jump.BREAK:
+            return None
+        if isinstance(flow, Return):
+            return flow
+    return m.run(node.orelse.body, frame) if node.orelse is not None else None
+
+
+def _once(m: Machine, body: cst.BaseSuite, frame: Frame) -> Flow:
+    """One pass of a loop that runs while compiling."""
+    m.loops.append(Loop("host", m.depth))
+    try:
+        return m.run(body, frame)
+    finally:
+        m.loops.pop()
+
+
+def run_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
+    """Runs or records a `while` statement."""
+    endless = _is_true(node.test)
+    if m.b.launch is None or not (endless or _runs_on_device(m, node, frame)):
+        return _host_while(m, node, frame)
+    span = frame.source.span(node)
+    carried = _Carried(m, frame, assigned(node.body), span)
+    left = _left_flag(m, node, span)
+    with m.deeper(), m.b.block() as tests:
+        cond = True if endless else truth(m, m.eval(node.test, frame), frame.source.span(node.test))
+    test: Expr = Const(cond, BOOL) if isinstance(cond, bool) else cond
+    with m.deeper(), m.b.block() as body:
+        if tests:
+            body.extend(tests)
+            body.append(If(test, Seq(()), Seq((Break(span),)), span))
+            test = Const(True, BOOL)
+        _body(m, node.body, frame, Loop("serial", m.depth, left))
+    carried.end()
+    m.b.emit(While(test, Seq(tuple(body), span), span))
+    _else_part(m, node, frame, left, span)
+    return None
+
+
+def _is_true(test: cst.BaseExpression) -> bool:
+    match test:
+        case cst.Name(value="True") | cst.Integer(value="1"):
+            return True
+        case _:
+            return False
+
+
+def _runs_on_device(m: Machine, node: cst.While, frame: Frame) -> bool:
+    """True when the condition, as it stands before the loop, depends on run-time values. What it records is dropped."""
+    with m.b.block():
+        return not isinstance(truth(m, m.eval(node.test, frame), frame.source.span(node.test)), bool)
+
+
+def _host_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
+    while True:
+        m.step(node, frame)
+        known = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
+        if not isinstance(known, bool):
+            raise m.fail("TL0105", "this `while` becomes a run-time loop after it was started while compiling", frame.source.span(node.test),
+                         help=size_help(known) or "keep its counter in a T.alloc_var")  # fmt: skip
+        if not known:
+            return m.run(node.orelse.body, frame) if node.orelse is not None else None
+        flow = _once(m, node.body, frame)
+        if flow is Jump.BREAK:
+            return None
+        if isinstance(flow, Return):
+            return flow
+
+
+class _Carried:
+    """Names that a run-time loop assigns: unreadable in the body until assigned there, and unreadable afterwards."""
+
+    __slots__ = ("before", "frame", "marks", "names", "span")
+
+    def __init__(self, m: Machine, frame: Frame, names: frozenset[str], span: Span) -> None:
+        self.frame, self.names, self.span = frame, names, span
+        self.before: dict[str, Value] = {n: frame.names[n] for n in names if n in frame.names}
+        self.marks: dict[str, Stale] = {}
+        reason = "a run-time loop assigns it, so its value would carry over from one iteration to the next"
+        for name, value in self.before.items():
+            if not is_var(value) and not isinstance(value, Stale):
+                frame.names[name] = self.marks[name] = Stale(name, reason, span)
+
+    def end(self) -> None:
+        """What the names are after the loop."""
+        for name in self.names:
+            now = self.frame.names.get(name)
+            if now is not None and now is self.marks.get(name):
+                self.frame.names[name] = self.before[name]
+            elif now is not None and not (is_var(now) and now is self.before.get(name)):
+                self.frame.names[name] = Stale(name, "it is assigned in a run-time loop", self.span)
+
+
+def _device_for(m: Machine, node: cst.For, spec: LoopSpec, frame: Frame) -> Flow:
+    span = frame.source.span(node)
+    targets = tuple(target_names(node.target))
+    carried = _Carried(m, frame, assigned(node.body), _header(frame, node))
+    if spec.kind in ("grid", "parallel", "persistent") and len(targets) != len(spec.extents):
+        text = f"{len(targets)} loop variable{'s' * (len(targets) != 1)} for {len(spec.extents)} extent{'s' * (len(spec.extents) != 1)}"
+        raise m.fail("TL0203", text, frame.source.span(node.target))
+    if spec.kind not in ("grid", "parallel", "persistent") and len(targets) != 1:
+        raise m.fail("TL0203", "this loop has one variable", frame.source.span(node.target))
+    places = [frame.source.span(n) for n in walk(node.target) if isinstance(n, cst.Name)]
+    left = _left_flag(m, node, span)
+    run = _Recorder(m, node, frame, targets, places, left, span)
+    match spec.kind:
+        case "parallel" if not m.b.in_parallel:
+            run.parallel(spec)
+        case "parallel" | "grid":
+            run.nest(spec)
+        case "persistent":
+            record_persistent(m, spec, targets, places, span, run.decoded)
+        case _:
+            run.counted(spec)
+    carried.end()
+    for name in targets:
+        frame.names[name] = Stale(name, "it is the variable of a run-time loop that is over", _header(frame, node))
+    _else_part(m, node, frame, left, span)
+    return None
+
+
+def _header(frame: Frame, node: cst.For) -> Span:
+    target, values = frame.source.span(node.target), frame.source.span(node.iter)
+    return Span(target.file, target.line, target.col, values.end_line, values.end_col)
+
+
+class _Recorder:
+    """Records the body of one `for` statement under the loops that its specification asks for."""
+
+    __slots__ = ("frame", "left", "m", "node", "places", "span", "targets")
+
+    def __init__(
+        self, m: Machine, node: cst.For, frame: Frame, targets: tuple[str, ...], places: list[Span], left: Buffer | None, span: Span
+    ) -> None:
+        self.m, self.node, self.frame = m, node, frame
+        self.targets, self.places, self.left, self.span = targets, places, left, span
+
+    def _var(self, k: int, dtype: DType) -> Var:
+        var = Var(self.targets[k], dtype, VarKind.LOOP, span=self.places[k])
+        self.frame.names[self.targets[k]] = var
+        return var
+
+    def _record(self, kind: str) -> Seq:
+        with self.m.deeper(), self.m.b.block() as body:
+            _body(self.m, self.node.body, self.frame, Loop(kind, self.m.depth, self.left))
+        return Seq(tuple(body), self.span)
+
+    def counted(self, spec: LoopSpec) -> None:
+        """One counted loop: serial, unroll, vectorized or pipelined."""
+        m = self.m
+        m.b.span = spec.span
+        dtype = counter_type(spec.start, spec.stop, spec.step)
+        start, stop, step = (arith.as_expr(m.b, v, dtype) for v in (spec.start, spec.stop, spec.step))
+        var = self._var(0, dtype)
+        body = self._record("vectorized" if spec.kind == "vectorized" else "serial")
+        m.b.emit(For(var, start, stop, step, spec.kind, body, spec.options.get("num_stages"), _outline(self.span, spec)))
+
+    def parallel(self, spec: LoopSpec) -> None:
+        """One nest of independent iterations."""
+        m = self.m
+        extents = tuple(arith.as_expr(m.b, e, counter_type(e)) for e in spec.extents)
+        variables = tuple(self._var(k, e.dtype) for k, e in enumerate(extents))
+        m.b.in_parallel = True
+        try:
+            body = self._record("parallel")
+        finally:
+            m.b.in_parallel = False
+        m.b.emit(Parallel(variables, extents, body, _outline(self.span, spec)))
+
+    def nest(self, spec: LoopSpec) -> None:
+        """Nested serial loops, for T.grid and for T.Parallel inside of T.Parallel."""
+        m = self.m
+        extents = [arith.as_expr(m.b, e, counter_type(e)) for e in spec.extents]
+        variables = [self._var(k, e.dtype) for k, e in enumerate(extents)]
+        body: Stmt = self._record("serial" if len(extents) == 1 else "grid")
+        for var, extent in zip(reversed(variables), reversed(extents), strict=True):
+            body = For(var, Const(0, var.dtype), extent, Const(1, var.dtype), "serial", body, None, _outline(self.span, spec))
+        m.b.emit(body)
+
+    def decoded(self, values: list[Expr]) -> Seq:
+        """The body of a loop whose variables are computed from a counter."""
+        for name, value in zip(self.targets, values, strict=True):
+            self.frame.names[name] = value
+        return self._record("serial")
+
+
+def _outline(span: Span, spec: LoopSpec) -> Span:
+    """The first line of a loop: from `for` to the end of what it runs over."""
+    if spec.span.line and spec.span.file == span.file:
+        return Span(span.file, span.line, span.col, spec.span.end_line, spec.span.end_col)
+    return span
+
+
+def counter_type(*bounds: Value) -> DType:
+    """The type of a loop variable: int64 when a bound is, or does not fit int32."""
+    wide = any(e.dtype.bits == 64 if isinstance(e, Expr) else not -(1 << 31) <= e < 1 << 31 for e in bounds)
+    return INT64 if wide else INT32
+
+
+def _body(m: Machine, body: cst.BaseSuite, frame: Frame, loop: Loop) -> None:
+    with _inside(m, loop):
+        m.run(body, frame)
+
+
+@contextmanager
+def _inside(m: Machine, loop: Loop) -> Iterator[None]:
+    m.loops.append(loop)
+    try:
+        yield
+    finally:
+        m.loops.pop()
+
+
+def _left_flag(m: Machine, node: cst.For | cst.While, span: Span) -> Buffer | None:
+    """The variable that tells whether a loop with an else part was left by `break`."""
+    if node.orelse is None or not any(isinstance(n, cst.Break) for n in walk(node.body)):
+        return None
+    flag = Buffer("left_early", INT32, (), Scope.VAR, span=span)
+    m.b.emit(Alloc(flag, span))
+    m.b.emit(Store(flag, (), Const(0, INT32), span))
+    return flag
+
+
+def _else_part(m: Machine, node: cst.For | cst.While, frame: Frame, left: Buffer | None, span: Span) -> None:
+    """The else part of a recorded loop: it runs unless the loop was left by `break`."""
+    if node.orelse is None:
+        return
+    if left is None:
+        m.run(node.orelse.body, frame)
+        return
+    carried = _Carried(m, frame, assigned(node.orelse.body), span)
+    for name, value in carried.before.items():
+        frame.names[name] = value
+    with m.deeper(), m.b.block() as body:
+        m.run(node.orelse.body, frame)
+    carried.end()
+    m.b.emit(If(Compare("eq", Load(left, ()), Const(0, INT32)), Seq(tuple(body), span), Seq(()), span))
+
+
+BodyRecorder = Callable[[list[Expr]], Seq]

@@ -1,0 +1,256 @@
+"""Attributes and methods of host values, dtypes, tensors and expressions, from allow-lists.
+
+    "a,b".split(",") -> ["a", "b"];  A.shape[0] -> M;  x.astype("float16") -> Cast(x, FLOAT16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilec.diagnostics import Span
+from tilec.frontend import hostops
+from tilec.frontend.builtins import one, sort
+from tilec.frontend.hostops import HostError
+from tilec.frontend.machine import Machine, is_device
+from tilec.frontend.values import BoundMethod, ClassValue, Iter
+from tilec.ir.dtypes import DType, lookup
+from tilec.ir.expr import Buffer, Const
+from tilec.language import arith
+from tilec.language.access import dtype_of
+from tilec.language.values import Marker, Ref, Value
+
+_STR = frozenset(
+    "upper lower strip lstrip rstrip split rsplit startswith endswith join replace format isdigit isalpha isalnum isnumeric isdecimal "
+    "islower isupper isspace isidentifier find rfind index rindex count title capitalize swapcase casefold zfill ljust rjust center "
+    "removeprefix removesuffix splitlines partition rpartition".split()
+)
+_METHODS: dict[type, frozenset[str]] = {
+    str: _STR,
+    list: frozenset("append extend insert pop remove index count reverse sort copy clear".split()),
+    tuple: frozenset(("index", "count")),
+    dict: frozenset("get keys values items pop update setdefault copy clear".split()),
+    set: frozenset("add discard remove union intersection difference symmetric_difference issubset issuperset isdisjoint update copy clear".split()),
+    frozenset: frozenset("union intersection difference symmetric_difference issubset issuperset isdisjoint copy".split()),
+    int: frozenset(("bit_length", "bit_count", "is_integer")),
+    bool: frozenset(("bit_length", "bit_count")),
+    float: frozenset(("is_integer",)),
+}
+_CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard".split())
+_ALGEBRA = frozenset("union intersection difference symmetric_difference issubset issuperset isdisjoint update".split())
+
+
+def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
+    """`owner.name` for values that are neither modules nor namespaces. Raises TL0201 for unknown attributes."""
+    match owner:
+        case Buffer() | Ref():
+            found = _tensor_attribute(owner, name)
+        case DType():
+            found = _dtype_attribute(owner, name)
+        case ClassValue(names=names):
+            return m.use(names[name], span) if name in names else _unknown(m, owner, name, span)
+        case Marker():
+            found = owner.options.get(name)
+        case range() if name in ("start", "stop", "step"):
+            return getattr(owner, name)
+        case str() if name in ("bits", "bytes") and lookup(owner) is not None:
+            return _dtype_attribute(lookup(owner), name)
+        case int() | float() if name in ("real", "imag", "numerator", "denominator"):
+            return getattr(owner, name)
+        case _:
+            known = _METHODS.get(type(owner), frozenset())
+            scalar = is_device(owner) and name in ("astype", "dtype")
+            found = owner.dtype if scalar and name == "dtype" else BoundMethod(owner, name) if scalar or name in known else None
+    return _unknown(m, owner, name, span) if found is None else found
+
+
+def _unknown(m: Machine, owner: Value, name: str, span: Span) -> Value:
+    what = f"`{owner.name}`" if isinstance(owner, (Buffer, ClassValue)) else hostops.kind(owner)
+    raise m.fail("TL0201", f"{what} has no attribute `{name}` that the compiler knows", span)
+
+
+def _tensor_attribute(owner: Buffer | Ref, name: str) -> Value:
+    buffer = owner.buffer if isinstance(owner, Ref) else owner
+    match name:
+        case "dtype":
+            return buffer.dtype
+        case "astype":
+            return BoundMethod(owner, name)
+        case "scope":
+            return BoundMethod(buffer, name)
+        case "buffer" | "data":
+            return buffer
+        case "shape" if isinstance(owner, Buffer):
+            return tuple(int(e.value) if isinstance(e, Const) else e for e in buffer.shape)
+        case "strides" if isinstance(owner, Buffer) and buffer.strides is not None:
+            return tuple(int(e.value) if isinstance(e, Const) else e for e in buffer.strides)
+        case "ndim" if isinstance(owner, Buffer):
+            return buffer.rank
+        case "name":
+            return buffer.name
+        case _:
+            return None
+
+
+def _dtype_attribute(dtype: DType | None, name: str) -> Value:
+    assert dtype is not None
+    match name:
+        case "bits" | "bytes":
+            return dtype.bits if name == "bits" else dtype.bytes
+        case "itemsize":
+            return dtype.bytes
+        case "as_torch":
+            return BoundMethod(dtype, name)
+        case _:
+            return BoundMethod(dtype.name, name) if name in _STR else None
+
+
+def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs: Mapping[str, Value], span: Span) -> Value:
+    """Calls a method that `attribute` has given out."""
+    owner, name = method.owner, method.name
+    m.b.span = span
+    with m.host(span):
+        if is_device(owner):
+            return _device_method(m, owner, name, args, kwargs)
+        if isinstance(owner, DType):
+            return owner
+        if name in _CHANGES and isinstance(owner, (list, dict, set)):
+            m.may_change(owner, span)
+        result = _host_method(m, owner, name, args, kwargs)
+    if isinstance(result, (list, tuple, dict, set)):
+        m.spend(len(result), span)
+    return m.own(hostops.checked(result))
+
+
+def _device_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    if name == "scope":
+        return owner.scope.value
+    one(name, args, kwargs)
+    return arith.cast(m.b, owner, dtype_of(m.b, args[0]))
+
+
+def _host_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    match owner:
+        case str():
+            return _str_method(m, owner, name, args, kwargs)
+        case list():
+            return _list_method(m, owner, name, args, kwargs)
+        case tuple():
+            return _search(owner, name, args)
+        case dict():
+            return _dict_method(m, owner, name, args, kwargs)
+        case set() | frozenset():
+            return _set_method(m, owner, name, args)
+        case _:
+            one(name, args, kwargs, 0, 0)
+            return getattr(owner, name)()
+
+
+def _str_method(m: Machine, owner: str, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    values = [hostops.plain(a) for a in args]
+    if name == "join":
+        one(name, args, kwargs)
+        values = [[hostops.plain(v) for v in m.iterate(args[0], m.b.span)]]
+        if sum(len(v) for v in values[0] if isinstance(v, str)) + len(owner) * len(values[0]) > hostops.MAX_ITEMS:
+            raise HostError("the result would be too long")
+    if name == "format":
+        if any(c in owner for c in ("!", "[", ".{")) or any("." in f.split(":")[0] for f in owner.split("{")[1:] if "}" in f):
+            raise HostError("this str.format() text is not supported; use an f-string")
+        hostops.check_widths(owner)
+        values, kwargs = [hostops.printable(v) for v in args], {k: hostops.printable(v) for k, v in kwargs.items()}
+    if name in ("ljust", "rjust", "center", "zfill") and values and isinstance(values[0], int) and values[0] > hostops.MAX_WIDTH:
+        raise HostError(f"a width above {hostops.MAX_WIDTH}")
+    if name == "replace" and len(values) >= 2 and all(isinstance(v, str) for v in values[:2]):
+        if (len(owner) + 1) * max(1, len(values[1])) > hostops.MAX_ITEMS:
+            raise HostError("the result might be too long")
+    try:
+        return getattr(owner, name)(*values, **kwargs)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as fault:
+        raise HostError(f"str.{name}(): {fault}") from None
+
+
+def _search(owner: tuple[Value, ...] | list[Value], name: str, args: tuple[Value, ...]) -> int:
+    one(name, args, {})
+    hits = [k for k, v in enumerate(owner) if hostops.equal(v, args[0])]
+    if name == "count":
+        return len(hits)
+    if not hits:
+        raise HostError(f"{hostops.short(args[0])} is not in the {type(owner).__name__}")
+    return hits[0]
+
+
+def _list_method(m: Machine, owner: list[Value], name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    match name:
+        case "append":
+            one(name, args, kwargs)
+            hostops.checked(owner)
+            owner.append(args[0])
+        case "extend":
+            one(name, args, kwargs)
+            owner.extend(m.iterate(args[0], m.b.span))
+            hostops.checked(owner)
+        case "sort":
+            owner[:] = sort(m, owner, kwargs)
+        case "index" | "count":
+            return _search(owner, name, args)
+        case "remove":
+            del owner[_search(owner, "index", args)]
+        case _:
+            try:
+                return getattr(owner, name)(*args)
+            except (TypeError, IndexError) as fault:
+                raise HostError(f"list.{name}(): {fault}") from None
+    return None
+
+
+def _dict_method(m: Machine, owner: dict[Value, Value], name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    match name:
+        case "keys" | "values" | "items":
+            return list(getattr(owner, name)())
+        case "update":
+            for a in args:
+                if not isinstance(a, dict):
+                    raise HostError("dict.update() needs a dict")
+                owner.update(a)
+            owner.update(kwargs)
+            return None
+        case "get" | "pop" | "setdefault":
+            one(name, args, kwargs, 1, 2)
+            k: Any = hostops.key(args[0])
+            if name == "pop" and len(args) == 1 and k not in owner:
+                raise HostError(f"no key {hostops.short(k)}")
+            return getattr(owner, name)(k, *args[1:])
+        case _:
+            return getattr(owner, name)()
+
+
+def _set_method(m: Machine, owner: set[Value] | frozenset[Value], name: str, args: tuple[Value, ...]) -> Value:
+    if name in _ALGEBRA:
+        values: list[Any] = [{hostops.key(v) for v in m.iterate(a, m.b.span)} for a in args]
+    else:
+        values = [hostops.key(a) for a in args]
+    try:
+        return getattr(owner, name)(*values)
+    except (TypeError, KeyError) as fault:
+        raise HostError(f"set.{name}(): {fault}") from None
+
+
+def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
+    """The elements of a host iterable, in order."""
+    value = hostops.plain(value)
+    match value:
+        case Iter():
+            rest = value.items[value.position :]
+            value.position = len(value.items)
+            return rest
+        case list() | tuple() | dict() | str():
+            return list(value)
+        case set() | frozenset():
+            return sorted(value, key=lambda v: (type(v).__name__, repr(v) if not isinstance(v, (int, float)) else "", v if isinstance(v, (int, float)) else 0))
+        case range():
+            with m.host(span):
+                m.spend(min(len(value), hostops.MAX_ITEMS), span)
+                return hostops.as_list(value)
+        case _:
+            text = f"{hostops.kind(value)} is not something to iterate over while compiling"
+            raise m.fail("TL0108", text, span, help="use T.serial, T.Parallel, range, or a list, tuple, zip or enumerate of known values")

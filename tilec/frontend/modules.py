@@ -1,0 +1,204 @@
+"""Modules on demand: only the statements that bind a wanted name are evaluated, in their order, and only once.
+
+    TL2 = 96
+    TL2 = 2 * TL2      ->  a kernel that asks for TL2 gets 192; open("x", "w") between them is never looked at
+
+Imports find, in this order: the language, the few standard modules of `tilec.frontend.library`, and files beside the source
+or under `-I`, which are read the same way. Everything else is poison.
+"""
+
+from __future__ import annotations
+
+import os
+
+import libcst as cst
+
+from tilec.diagnostics import CompileError, Span
+from tilec.frontend.library import LIBRARY
+from tilec.frontend.machine import Machine
+from tilec.frontend.names import assigned
+from tilec.frontend.source import Source, load
+from tilec.frontend.statements import mutated, run_statement
+from tilec.frontend.values import Frame, Module, Poison
+from tilec.language.catalogue import modules, suggest
+from tilec.language.values import Namespace, Value
+
+_UNBOUND = object()
+
+
+def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
+    """A module whose statements are known and not yet evaluated."""
+    tree = source.tree
+    assert isinstance(tree, cst.Module)
+    statements: list[cst.CSTNode] = []
+    for node in tree.body:
+        statements.extend(node.body if isinstance(node, cst.SimpleStatementLine) else [node])
+    bindings: dict[str, list[int]] = {}
+    stars = []
+    for k, node in enumerate(statements):
+        for bound in assigned(node) | mutated(node) if not isinstance(node, (cst.FunctionDef, cst.ClassDef)) else assigned(node):
+            bindings.setdefault(bound, []).append(k)
+        if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
+            stars.append(k)
+    return Module(name, path, source, tuple(statements), {n: tuple(ks) for n, ks in bindings.items()}, tuple(stars), package)
+
+
+def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Value:
+    """The value of a module's name before statement `limit` (None: at the end). Raises KeyError when nothing binds it."""
+    end = len(module.statements) if limit is None else limit
+    found: Value = _UNBOUND
+    for k in sorted({*module.bindings.get(name, ()), *module.stars}):
+        if k < end:
+            found = _statement(m, module, k).get(name, found)
+    if found is _UNBOUND:
+        if name == "__name__":
+            return module.name
+        raise KeyError(name)
+    return found
+
+
+def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
+    """The names that statement `k` binds, evaluated once."""
+    if k in module.done:
+        return module.done[k]
+    node = module.statements[k]
+    if k in module.active:
+        span = module.source.span(node)
+        return {n: Poison(n, m.fail("TL0201", f"`{n}` is defined in terms of itself", span)) for n in assigned(node)}
+    module.active.add(k)
+    frame = Frame(module.source, module=module, limit=k)
+    try:
+        with m.outside():
+            run_statement(m, node, frame)
+            if not isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                _keep_changed(m, module, k, frame)
+    finally:
+        module.active.discard(k)
+    module.done[k] = frame.names
+    return frame.names
+
+
+def _keep_changed(m: Machine, module: Module, k: int, frame: Frame) -> None:
+    """Objects that the statement changed in place count as bound by it."""
+    for name in mutated(module.statements[k]):
+        if name not in frame.names:
+            try:
+                frame.names[name] = module_name(m, module, name, k)
+            except KeyError:
+                continue
+
+
+def import_module(m: Machine, name: str, frame: Frame, level: int, span: Span) -> Value:
+    """The module of a dotted name; `level` counts the dots of a relative import."""
+    known = None if level else modules().get(name) or LIBRARY.get(name)
+    if known is not None:
+        return known
+    base = _module_of(frame)
+    roots = _roots(m) if not level else [_parent(base, level)]
+    parts = name.split(".") if name else []
+    for root in roots:
+        found = _find(m, root, parts)
+        if found is not None:
+            return found
+    shown = "." * level + name
+    cause = m.fail("TL0109", f"the module `{shown}` is not part of what the compiler reads", span,
+                   help="only files beside the source, or in a directory given with -I, can be imported")  # fmt: skip
+    return Poison(shown, cause)
+
+
+def _module_of(frame: Frame) -> Module | None:
+    scope: Frame | None = frame
+    while scope is not None and scope.module is None:
+        scope = scope.parent
+    return scope.module if scope is not None else None
+
+
+def _roots(m: Machine) -> list[str]:
+    own = "" if m.request.path == "-" else os.path.dirname(m.request.path)
+    return [own, *m.request.include]
+
+
+def _parent(base: Module | None, level: int) -> str:
+    folder = os.path.dirname(base.path) if base is not None and base.path != "-" else ""
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder) if folder else os.pardir
+    return folder
+
+
+def _find(m: Machine, root: str, parts: list[str]) -> Module | None:
+    """The file of a dotted name under a directory: a module, or a package's __init__ (which may be missing)."""
+    if not all(p.isidentifier() for p in parts):
+        return None
+    stem = os.path.join(root, *parts) if parts else root
+    candidates = [os.path.join(stem, "__init__.py")] if not parts else [os.path.join(stem, "__init__.py"), stem + ".py"]
+    for path in candidates:
+        if os.path.isfile(path):
+            return read_module(m, ".".join(parts), path)
+    if parts and stem and os.path.isdir(stem):
+        return _namespace(m, ".".join(parts), stem)
+    return None
+
+
+def _namespace(m: Machine, name: str, folder: str) -> Module:
+    """A directory without __init__.py, which holds modules and no names."""
+    path = os.path.join(folder, "__init__.py")
+    key = os.path.realpath(path)
+    if key not in m.modules:
+        m.modules[key] = Module(name, path, load(path, ""), (), {}, package=True)
+    return m.modules[key]
+
+
+def read_module(m: Machine, name: str, path: str) -> Module:
+    """Reads and scans a sibling file once. Raises CompileError for what is wrong with it."""
+    key = os.path.realpath(path)
+    if key not in m.modules:
+        shown = os.path.normpath(path)
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as fault:
+            raise CompileError(*m.fail("TL0103", f"cannot read the file: {fault.strerror}", Span(shown, 1, 1, 1, 1)).diagnostics) from None
+        m.files.append(shown)
+        m.modules[key] = scan(name, shown, load(shown, text), os.path.basename(path) == "__init__.py")
+    return m.modules[key]
+
+
+def exports(m: Machine, module: Value) -> tuple[str, ...]:
+    """The names that `from module import *` binds."""
+    if isinstance(module, Namespace):
+        return tuple(n for n in module.members if not n.startswith("_"))
+    if not isinstance(module, Module):
+        return ()
+    if "__all__" in module.bindings:
+        listed = module_name(m, module, "__all__", None)
+        if isinstance(listed, (list, tuple)):
+            return tuple(n for n in listed if isinstance(n, str))
+    names = set(module.bindings)
+    for k in module.stars:
+        names |= set(_statement(m, module, k))
+    return tuple(sorted(n for n in names if not n.startswith("_")))
+
+
+def module_attribute(m: Machine, module: Module, name: str, span: Span) -> Value:
+    """`module.name`: a name it binds, or a module inside the package."""
+    try:
+        return module_name(m, module, name, None)
+    except KeyError:
+        pass
+    if module.package:
+        found = _find(m, os.path.dirname(module.path), [name])
+        if found is not None:
+            return found
+    raise m.fail("TL0201", f"the module `{module.name or module.path}` has no `{name}`", span)
+
+
+def namespace_attribute(m: Machine, space: Namespace, name: str, span: Span) -> Value:
+    """`space.name` of the language or the library; an unknown name gets the nearest known one as help."""
+    if name in space.members:
+        return space.members[name]
+    deeper = modules().get(f"{space.name}.{name}")
+    if deeper is not None:
+        return deeper
+    short = "T" if space.name == "tilelang.language" else space.name
+    near = suggest(space, name)
+    raise m.fail("TL0201", f"`{short}` has no `{name}`", span, help=f"did you mean `{short}.{near}`?" if near else "")

@@ -1,0 +1,37 @@
+"""What the driver asks the frontend for: one source file, the values given on the command line, the kernels wanted.
+
+    Request("gemm.py", b"...", defines={"N": 4096}, kernels=("matmul",))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ArgSpec:
+    """An array as `--arg A=float16[4096,K]` describes it: a dtype name, extents (ints or names) and perhaps strides."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    strides: tuple[int | str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One reading of a source file.
+
+    `path` is spelled as the user did ("-" when `text` came from standard input). `include` are directories in which
+    sibling modules are looked for after the file's own one. `defines` are the `-D` values, `args` the `--arg` arrays.
+    `kernels` names what to compile (NAME or FACTORY:KERNEL); empty means every kernel whose parameters are known.
+    """
+
+    path: str
+    text: str | bytes
+    include: tuple[str, ...] = ()
+    defines: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, ArgSpec] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
+    sm_count: int = 132

@@ -1,0 +1,166 @@
+"""Source files as syntax trees with places. The only reader of user files; they are parsed and never run.
+
+    load("gemm.py", b"x = 1\\n").span(node) -> Span("gemm.py", 1, 1, 1, 6)
+
+Bytes that are not UTF-8, text that does not parse and text nested so deeply that a recursive parser would fall over are each
+one error at a place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
+from tilec.diagnostics import CompileError, Span, error
+
+MAX_BYTES = 4 << 20
+MAX_BRACKETS = 100
+MAX_CHAIN = 1000
+
+_TOKEN = re.compile(
+    r"""(?P<string>[rRbBfFuU]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
+    r"""|(?P<skip>\#[^\n]*|\\\r?\n|[ \t\f\r]+)|(?P<newline>\n)|(?P<word>\w+)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<sep>[,;])|(?P<op>.)""",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A parsed file: its name as the user spelled it, its tree and the place of every node.
+
+    `fixed` is set for text that stands inside a string, such as a quoted annotation: every node then has that one place.
+    """
+
+    path: str
+    tree: cst.CSTNode
+    positions: Mapping[cst.CSTNode, CodeRange]
+    fixed: Span | None = None
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """The place of a node; the start of the file when the parser recorded none."""
+        if self.fixed is not None:
+            return self.fixed
+        place = self.positions.get(node)
+        if place is None:
+            return Span(self.path, 1, 1, 1, 1)
+        return Span(self.path, place.start.line, place.start.column + 1, place.end.line, place.end.column + 1)
+
+
+def load(path: str, text: str | bytes) -> Source:
+    """Parses a whole file. Raises CompileError (TL0101 syntax, TL0103 bytes, TL0110 nesting)."""
+    code = decode(path, text)
+    check_nesting(path, code)
+    try:
+        tree = cst.parse_module(code)
+    except cst.ParserSyntaxError as fault:
+        raise _syntax_error(path, code, fault) from None
+    positions = MetadataWrapper(tree, unsafe_skip_copy=True).resolve(PositionProvider)
+    return Source(path, tree, positions)
+
+
+def expression(text: str, place: Span) -> tuple[Source, cst.BaseExpression]:
+    """Parses the text of a quoted annotation; every node of it stands at `place`."""
+    check_nesting(place.file, text)
+    try:
+        tree = cst.parse_expression(text.strip())
+    except cst.ParserSyntaxError:
+        raise error("TL0101", f"the quoted annotation {text!r} is not a Python expression", place) from None
+    return Source(place.file, tree, {}, place), tree
+
+
+def decode(path: str, text: str | bytes) -> str:
+    """The text of a file. Raises TL0103 for bytes that are not UTF-8, zero bytes and files above 4 MiB."""
+    if len(text) > MAX_BYTES:
+        raise error("TL0103", f"the file is larger than {MAX_BYTES >> 20} MiB", Span(path, 1, 1, 1, 1))
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as fault:
+            before = text[: fault.start]
+            line, col = before.count(b"\n") + 1, fault.start - (before.rfind(b"\n") + 1) + 1
+            raise error("TL0103", "the file is not UTF-8 text", Span(path, line, col, line, col + 1)) from None
+    zero = text.find("\0")
+    if zero >= 0:
+        line = text.count("\n", 0, zero) + 1
+        raise error("TL0103", "the file holds a zero byte: it is not Python text", Span(path, line, 1, line, 1))
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _syntax_error(path: str, code: str, fault: cst.ParserSyntaxError) -> CompileError:
+    found = re.search(r"error at (\d+):(\d+): (.*)", fault.message)
+    line, col = (int(found[1]), int(found[2]) + 1) if found else (fault.raw_line, fault.raw_column + 1)
+    lines = code.split("\n")
+    if line > len(lines) or (line == len(lines) and not lines[-1] and line > 1):
+        return error("TL0101", "syntax error: the file ends in the middle of a statement", Span(path, line, 1, line, 1))
+    text = lines[line - 1]
+    what = "syntax error" if found else f"syntax error: {fault.message.removeprefix('tokenizer error: ')}"
+    near = text[max(0, col - 2) :].split()
+    shown = f"{what} near `{near[0][:40]}`" if near else what
+    return error("TL0101", shown, Span(path, line, max(1, col - 1), line, max(2, col)))
+
+
+def check_nesting(path: str, code: str) -> None:
+    """Raises TL0110 before the parser sees text that is nested too deeply for it."""
+    for depth, line, col in _depths(code):
+        raise error("TL0110", f"this code is nested too deeply ({depth})", Span(path, line, col, line, col + 1),
+                    help="split the expression into several statements")  # fmt: skip
+
+
+def _depths(code: str) -> Iterator[tuple[str, int, int]]:
+    """Places where a statement passes the limits: open brackets, links of one chain of operators, lambdas, elifs."""
+    chains, lambdas, elifs = [0], 0, 0
+    line, start = 1, 0
+    for token in _TOKEN.finditer(code):
+        kind, text, at = token.lastgroup, token.group(), token.start()
+        match kind:
+            case "newline":
+                if len(chains) == 1:
+                    chains, lambdas = [0], 0
+                line, start = line + 1, at + 1
+                continue
+            case "skip" | "sep":
+                if kind == "sep":
+                    chains[-1] = 0
+                line, start = _advance(line, start, text, at)
+                continue
+            case "open":
+                chains[-1] += 1
+                chains.append(0)
+            case "close":
+                if len(chains) > 1:
+                    chains.pop()
+            case _:
+                chains[-1] += 1
+                lambdas += text == "lambda"
+                elifs += text == "elif"
+        inside = _string_depth(text) if kind == "string" else 0
+        if len(chains) + inside > MAX_BRACKETS:
+            yield f"more than {MAX_BRACKETS} brackets", line, at - start + 1
+        if chains[-1] > 2 * MAX_CHAIN or lambdas > MAX_BRACKETS or elifs > MAX_CHAIN:
+            yield f"more than {MAX_CHAIN} links in one chain", line, at - start + 1
+        line, start = _advance(line, start, text, at)
+
+
+def _advance(line: int, start: int, text: str, at: int) -> tuple[int, int]:
+    """Line number and offset of its first character, after a token."""
+    breaks = text.count("\n")
+    return (line + breaks, at + text.rfind("\n") + 1) if breaks else (line, start)
+
+
+def _string_depth(text: str) -> int:
+    """How deeply the replacement fields of an f-string are nested, at most; 0 for other strings."""
+    if "f" not in text[:2].lower() or "{" not in text:
+        return 0
+    depth = deepest = 0
+    for c in text:
+        if c in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in ")]}":
+            depth = max(0, depth - 1)
+    operators = sum(c in "+-*/.~<>=|&^" for c in text)
+    return max(deepest, MAX_BRACKETS if operators > MAX_CHAIN else 0)

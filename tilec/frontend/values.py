@@ -1,0 +1,157 @@
+"""The evaluator's own values: functions, kernels, modules, poison and the frames that hold names.
+
+Host values (int, str, list, dict, ...) are Python's own; values of the language stand in `tilec.language.values`.
+
+    def f(x): ...        ->  Function("f", node, frame, ...)
+    import numpy         ->  Poison("numpy", <why it cannot be used>)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from tilec.diagnostics import CompileError, Span
+from tilec.frontend.source import Source
+from tilec.language.values import Marker, Value
+
+if TYPE_CHECKING:
+    from tilec.frontend.machine import Machine
+
+
+class Fatal(CompileError):
+    """An error that ends the reading even in host code nobody needs: a failed assert, a raise, a spent budget."""
+
+
+class Reported(CompileError):
+    """Stands for an error that has been kept already; it stops what depends on it without a second message."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poison:
+    """Something that could not be evaluated, with the error to give should a kernel need it."""
+
+    what: str
+    cause: CompileError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stale:
+    """A name whose value depends on run-time control flow: reading it is an error that tells what to do instead."""
+
+    name: str
+    reason: str
+    span: Span
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """A file that is evaluated on demand. `bindings` lists, per name, the statements that bind or change it, in order."""
+
+    name: str
+    path: str
+    source: Source
+    statements: tuple[cst.CSTNode, ...]
+    bindings: Mapping[str, tuple[int, ...]]
+    stars: tuple[int, ...] = ()  # statements `from x import *`
+    package: bool = False
+    done: dict[int, dict[str, Value]] = field(default_factory=dict)
+    active: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """The names of one scope. A module's frame has `module`, and sees only statements before `limit`.
+
+    `dsl` is true in bodies of kernels and macros, where `range` makes a run-time loop. `locals` are the names a function
+    assigns; `depth` is how many run-time loops and branches surrounded the place where the frame began.
+    """
+
+    source: Source
+    names: dict[str, Value] = field(default_factory=dict)
+    parent: Frame | None = None
+    module: Module | None = None
+    limit: int | None = None
+    locals: frozenset[str] | None = None
+    outer: dict[str, Frame] = field(default_factory=dict)  # names declared nonlocal or global
+    dsl: bool = False
+    depth: int = 0
+    yields: list[Value] | None = None
+    kernel: bool = False  # the body of a kernel function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A def or lambda with the scope it was made in. `kind` is plain, macro, prim or jit."""
+
+    name: str
+    node: cst.FunctionDef | cst.Lambda
+    frame: Frame
+    defaults: Mapping[str, Value]
+    kind: str = "plain"
+    markers: tuple[Marker, ...] = ()
+
+    @property
+    def span(self) -> Span:
+        """The place of the function's name."""
+        match self.node:
+            case cst.FunctionDef(name=name):
+                return self.frame.source.span(name)
+            case _:
+                return self.frame.source.span(self.node)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelValue:
+    """A kernel that host code holds: the decorated function, the factory that made it and the values it was made with."""
+
+    function: Function
+    factory: Function | None = None
+    markers: tuple[Marker, ...] = ()
+    bindings: tuple[tuple[str, str], ...] = ()
+    siblings: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Builtin:
+    """A host callable that the evaluator implements: `call(machine, args, kwargs)`."""
+
+    name: str
+    call: Callable[[Machine, tuple[Value, ...], Mapping[str, Value]], Value]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundMethod:
+    """A method of a host or device value, not yet called."""
+
+    owner: Value
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """functools.partial."""
+
+    function: Value
+    args: tuple[Value, ...]
+    kwargs: Mapping[str, Value]
+
+
+@dataclass(slots=True, eq=False)
+class Iter:
+    """A generator or iterator, evaluated in full; `position` is what next() has taken."""
+
+    items: list[Value]
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassValue:
+    """A class of the user's file: only its attributes can be read."""
+
+    name: str
+    names: Mapping[str, Value]
+    span: Span
