@@ -305,7 +305,7 @@ def test_divergent_barriers_are_told():
 
 def test_endless_loops_end():
     kernel = body("(A: int32[1])", "while A[0] == 0:\n  A[0] = 0")
-    with pytest.raises(MeaningError, match="still looping"):
+    with pytest.raises(MeaningError, match="still going"):
         run(kernel, {"A": np.zeros(1, np.int32)}, max_steps=1000)
 
 

@@ -238,7 +238,7 @@ class _Checker:
                 self.typed(b, dtype, "an arm of a select")
             case Unary(op, a, dtype):
                 self.typed(a, dtype, "an operand")
-                if not {"neg": True, "not": dtype == BOOL, "invert": dtype.is_int}.get(op, False):
+                if not {"neg": dtype != BOOL, "not": dtype == BOOL, "invert": dtype.is_int}.get(op, False):
                     self.broken(f"`{op}` of {dtype}")
             case Cast(a):
                 self.expr(a)

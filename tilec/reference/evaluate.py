@@ -61,7 +61,8 @@ def evaluate_int(e: Expr, st: State, mask: Mask, what: str) -> int:
     """The value of an integer expression on which all lanes must agree."""
     value = evaluate(e, st, mask)
     if isinstance(value, np.ndarray):
-        active = value[np.broadcast_to(mask, value.shape)] if isinstance(mask, np.ndarray) and value.shape == mask.shape else value
+        shape = np.broadcast_shapes(value.shape, np.shape(mask))
+        active = np.broadcast_to(value, shape)[np.broadcast_to(mask, shape)]
         if active.size == 0 or not bool((active == active.reshape(-1)[0]).all()):
             raise MeaningError(f"{what} differs between threads", st.span)
         value = active.reshape(-1)[0]

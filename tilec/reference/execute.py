@@ -8,6 +8,7 @@ one of the orders that real threads may take, because lanes of one statement act
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,8 @@ from tilec.reference.evaluate import Frame, State, evaluate, evaluate_int, safe_
 from tilec.reference.masks import Mask, as_mask, mask_all, mask_and, mask_any, mask_not, mask_or
 from tilec.reference.memory import PRIVATE, enter_lanes, leave_lanes, read_box, uniform, write_box
 from tilec.reference.values import Array, Value, cast, np_dtype
+
+_MAX_LANES, _MAX_BOX = 1 << 22, 1 << 26
 
 
 def execute(s: Stmt, st: State, mask: Mask) -> None:
@@ -100,7 +103,7 @@ def _loop(body: Stmt, st: State, mask: Mask, counts: Any, s: For) -> None:
         active = mask_and(mask_and(mask, as_mask(live)), mask_not(frame.broken))
         if not mask_any(active):
             break
-        _step(st)
+        count_step(st)
         frame.gone = frame.broken
         st.env[s.var] = value
         execute(body, st, active)
@@ -117,16 +120,17 @@ def _while(s: While, st: State, mask: Mask) -> None:
             mask = mask_and(mask, as_mask(evaluate(s.cond, st, mask)))
         if not mask_any(mask):
             break
-        _step(st)
+        count_step(st)
         frame.gone = frame.broken
         execute(s.body, st, mask)
     st.frames.pop()
 
 
-def _step(st: State) -> None:
+def count_step(st: State) -> None:
+    """Counts a block or a loop iteration; raises when there are more than the run allows."""
     st.settings.steps += 1
     if st.settings.steps > st.settings.max_steps:
-        raise MeaningError(f"still looping after {st.settings.max_steps} iterations", st.span)
+        raise MeaningError(f"still going after {st.settings.max_steps} blocks and loop iterations", st.span)
 
 
 def _break(s: Break, st: State, mask: Mask) -> None:
@@ -143,6 +147,7 @@ def _parallel(s: Parallel, st: State, mask: Mask) -> None:
     extents = tuple(evaluate_int(e, st, mask, "an extent of a parallel loop") for e in s.extents)
     if any(n <= 0 for n in extents):
         return
+    _check_size(extents, _MAX_LANES, st)
     inner = State(enter_lanes(st.memory, extents), {v: uniform(x) for v, x in st.env.items()}, st.settings, span=s.span)
     for axis, (var, n) in enumerate(zip(s.vars, extents, strict=True)):
         shape = [n if k == axis else 1 for k in range(len(extents))]
@@ -166,7 +171,15 @@ def _alloc(s: Alloc, st: State, mask: Mask) -> None:
 
 
 def _extents(r: Region, st: State, mask: Mask) -> tuple[int, ...]:
-    return tuple(max(0, evaluate_int(e, st, mask, f"an extent of a region of `{r.buffer.name}`")) for e in r.extents)
+    extents = tuple(max(0, evaluate_int(e, st, mask, f"an extent of a region of `{r.buffer.name}`")) for e in r.extents)
+    _check_size(extents, _MAX_BOX, st)
+    return extents
+
+
+def _check_size(extents: tuple[int, ...], limit: int, st: State) -> None:
+    """Raises when there is more to do at once than the interpreter can hold."""
+    if math.prod(extents) > limit:
+        raise MeaningError(f"{math.prod(extents)} elements at once are more than the reference holds", st.span)
 
 
 def _by_lane(starts: tuple[Value, ...], *regions: Region) -> bool:

@@ -15,14 +15,15 @@ from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Barrier
 from tilec.ir.visit import walk_stmt
-from tilec.reference.errors import InputError
+from tilec.reference.errors import InputError, MeaningError
 from tilec.reference.evaluate import Settings, State, evaluate
-from tilec.reference.execute import execute
+from tilec.reference.execute import count_step, execute
 from tilec.reference.extents import infer_extents
 from tilec.reference.memory import Memory
 from tilec.reference.values import Array, Value, constant, np_dtype
 
 DEFAULT_THREADS = (128, 1, 1)
+_MAX_TOGETHER = 4096
 
 
 def _silent(text: str) -> None:
@@ -41,7 +42,7 @@ def run(
     """Executes `kernel` on `arrays` (one per tensor parameter, of its NumPy type and shape), which it changes in place.
 
     `scalars` has the scalar parameters; extents that are not given follow from the arrays. `printed` gets each line that the
-    kernel prints; a launch of more than `max_steps` loop iterations is taken for endless. Raises InputError for arguments that
+    kernel prints; a launch of more than `max_steps` blocks and loop iterations is taken for endless. Raises InputError for arguments that
     do not fit, MeaningError for what has no meaning, TrapError for a trap.
     """
     given = {**(scalars or {}), **(extents or {})}
@@ -73,12 +74,23 @@ def _launch(launch: Launch, tensors: dict[Buffer, Array], env: dict[Var, Value],
     grid = [int(evaluate(g, outer, True)) for g in launch.grid]
     if any(n <= 0 for n in grid):
         return
-    blocks = [tuple(int(i) for i in np.unravel_index(n, grid[::-1]))[::-1] for n in range(math.prod(grid))]
+    count = math.prod(grid)
     if any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body)):
-        _together(launch, blocks, tensors, env, settings)
+        if count > _MAX_TOGETHER:
+            raise MeaningError(f"{count} blocks that wait for each other are more than a GPU holds at once", launch.span)
+        _together(launch, [_place(n, grid) for n in range(count)], tensors, env, settings)
         return
-    for block in blocks:
-        _block(launch, block, tensors, env, settings)
+    for n in range(count):
+        _block(launch, _place(n, grid), tensors, env, settings)
+
+
+def _place(n: int, grid: list[int]) -> tuple[int, ...]:
+    """The indices (x, y, z) of the n-th block; x runs fastest."""
+    place = []
+    for extent in grid:
+        place.append(n % extent)
+        n //= extent
+    return tuple(place)
 
 
 def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings) -> None:
@@ -98,6 +110,7 @@ def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array],
         return int(evaluate(e, state, True))
 
     memory.extent = extent
+    count_step(state)
     execute(launch.body, state, True)
 
 
