@@ -108,12 +108,12 @@ def read(options: Options, during: During) -> Module:
         module = read_file(request)
     if options.name and len(module.kernels) != 1:
         count, first = len(module.kernels), module.kernels[0].span
-        raise error("TL0404", f"--name fits one kernel, this compiles {count}", first, help="choose one with -k")
+        raise error("TL0211", f"--name fits one kernel, this compiles {count}", first, help="choose one with -k")
     return module
 
 
 def plan_module(module: Module, options: Options, during: During) -> tuple[Plan, ...]:
-    """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0404 for equal symbols."""
+    """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols."""
     from tilec.plan.planner import PlanOptions, plan
 
     planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm)
@@ -125,7 +125,7 @@ def plan_module(module: Module, options: Options, during: During) -> tuple[Plan,
 
 
 def symbols(kernels: Sequence[Kernel], name: str = "") -> list[str]:
-    """The exported names of the kernels, in order; `name` replaces the only one. Raises TL0404 when two are the same."""
+    """The exported names of the kernels, in order; `name` replaces the only one. Raises TL0211 when two are the same."""
     from tilec.emit.names import cuda_symbol
 
     out: dict[str, Kernel] = {}
@@ -133,7 +133,7 @@ def symbols(kernels: Sequence[Kernel], name: str = "") -> list[str]:
         symbol = cuda_symbol(name or kernel.symbol)
         if symbol in out:
             raise error(
-                "TL0404", f"two kernels would both be called `{symbol}` in the CUDA file", kernel.span,
+                "TL0211", f"two kernels would both be called `{symbol}` in the CUDA file", kernel.span,
                 help=f"rename `{kernel.symbol}` or that of line {out[symbol].span.line}, or compile one of them with -k",
             )  # fmt: skip
         out[symbol] = kernel
