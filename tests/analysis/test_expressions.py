@@ -178,7 +178,7 @@ def environments(e: Expr, limit: int = 400) -> Iterator[dict[Var, int]]:
 
 
 @given(any_integer())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_bounds_and_divisor_hold(e: Expr) -> None:
     lo, hi = bounds(e, FACTS)
     d = divisor(e, FACTS)
@@ -190,7 +190,7 @@ def test_bounds_and_divisor_hold(e: Expr) -> None:
 
 
 @given(any_integer())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_simplify_keeps_the_value(e: Expr) -> None:
     shorter = simplify(e, FACTS)
     assert shorter.dtype == e.dtype
@@ -200,7 +200,7 @@ def test_simplify_keeps_the_value(e: Expr) -> None:
 
 
 @given(conditions(2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_proofs_hold(cond: Expr) -> None:
     known = prove(cond, FACTS)
     if known is not None:
@@ -212,7 +212,7 @@ def test_proofs_hold(cond: Expr) -> None:
 
 
 @given(any_integer(2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_overflow_claims_hold(e: Expr) -> None:
     fits, last = fits_int32(e, FACTS), isinstance(e, Binary | Unary) and cannot_overflow(e, FACTS)
     lo, hi = int_range(INT32)
@@ -224,7 +224,7 @@ def test_overflow_claims_hold(e: Expr) -> None:
 
 
 @given(any_integer(2), any_integer(2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sameness_holds(a: Expr, b: Expr) -> None:
     if is_same(a, b, FACTS):
         for env in environments(Binary("add", a, b, a.dtype)):
@@ -250,7 +250,7 @@ def tiled(draw: st.DrawFn) -> tuple[Expr, Facts, dict[Var, list[int]], list[tupl
 
 
 @given(tiled())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_symbolic_proofs_hold(case: tuple[Expr, Facts, dict[Var, list[int]], list[tuple[Expr, Var]]]) -> None:
     cond, facts, values, [(extent, by)] = case
     known, shorter = prove(cond, facts), simplify(cond, facts)

@@ -179,6 +179,13 @@ def test_lets_are_seen_through_unless_they_read_memory() -> None:
     assert FACTS.with_let(base, loaded).about(base).equals is None
 
 
+def test_a_bound_in_memory_may_change_after_the_loop_took_it() -> None:
+    count = Load(Buffer("P", INT32, (M,), Scope.GLOBAL), (c(0),))
+    k = Var("k")
+    assert prove(less(k, count), Facts().with_index(k, count)) is None
+    assert bounds(k, Facts().with_index(k, b("min", count, 64))) == (0, 63)
+
+
 def test_assumptions() -> None:
     facts = Facts().assume(Logical("and", less(x, 10), Compare("ge", x, c(2))))
     assert bounds(x, facts) == (2, 9)

@@ -506,7 +506,7 @@ def random_integer_expressions(simplified: bool = False) -> list[Case]:
     ranges = {v: made.facts.numbers(v) for v in made.facts.known}
     samples = [{v: rng.choice([lo, hi, rng.randint(lo, hi)]) for v, (lo, hi) in ranges.items()} for _ in range(48)]
     cases = []
-    for n in range(250):
+    for n in range(160):
         e = made.integer(list(RANGES)[n % len(RANGES)], 1 + n % 3)
         used = list(dict.fromkeys(v for v in walk_expr(e) if isinstance(v, Var))) or made.variables[INT32][:1]
         inputs = {v.name: np.array([s[v] for s in samples], NUMPY[v.dtype]) for v in used}

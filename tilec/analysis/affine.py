@@ -56,29 +56,45 @@ def affine(e: Expr, exact: Callable[[Expr], bool] = _never, value: Callable[[Var
     atoms. `value(var)` gives the expression that a variable stands for, or None.
     """
 
-    def of(e: Expr) -> Linear:
-        match e:
-            case Const(value=n):
-                return Linear(const=int(n))
-            case Var():
-                known = value(e)
-                return Linear({e: 1}) if known is None else of(known)
-            case Binary("add", a, b):
-                return of(a).plus(of(b))
-            case Binary("sub", a, b):
-                return of(a).plus(of(b), -1)
-            case Unary("neg", a):
-                return of(a).times(-1)
-            case Binary("mul", a, b):
-                return _product(of(a), of(b), e)
-            case Binary("shl", a, Const(value=n)) if 0 <= n < e.dtype.bits:
-                return of(a).times(1 << int(n))
-            case Cast(a) if exact(e):
-                return of(a)
-            case _:
-                return Linear({e: 1})
+    terms: dict[Expr, int] = {}
+    const = 0
 
-    return of(e)
+    def add(e: Expr, scale: int) -> None:
+        nonlocal const
+        match e:
+            case Binary():
+                add_binary(e, scale)
+            case Const():
+                const += scale * int(e.value)
+            case Unary(op="neg"):
+                add(e.a, -scale)
+            case Cast() if exact(e):
+                add(e.a, scale)
+            case Var() if (known := value(e)) is not None:
+                add(known, scale)
+            case _:
+                terms[e] = terms.get(e, 0) + scale
+
+    def add_binary(e: Binary, scale: int) -> None:
+        nonlocal const
+        a, b = e.a, e.b
+        if e.op == "add" or e.op == "sub":
+            add(a, scale)
+            add(b, scale if e.op == "add" else -scale)
+        elif e.op == "mul" and isinstance(b, Const):
+            add(a, scale * int(b.value))
+        elif e.op == "mul":
+            product = _product(affine(a, exact, value), affine(b, exact, value), e)
+            const += scale * product.const
+            for term, c in product.terms.items():
+                terms[term] = terms.get(term, 0) + scale * c
+        elif e.op == "shl" and isinstance(b, Const) and 0 <= b.value < e.dtype.bits:
+            add(a, scale << int(b.value))
+        else:
+            terms[e] = terms.get(e, 0) + scale
+
+    add(e, 1)
+    return Linear({t: c for t, c in terms.items() if c}, const)
 
 
 def _product(a: Linear, b: Linear, e: Expr) -> Linear:

@@ -21,7 +21,8 @@ from tilec.analysis.ranges import (
     linear_divisor,
     linear_interval,
 )  # fmt: skip
-from tilec.ir.expr import Binary, Call, Compare, Const, Expr, Logical, Select, Unary, Var
+from tilec.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logical, Select, Unary, Var
+from tilec.ir.visit import walk_expr
 
 _STEPS = 48
 
@@ -147,14 +148,19 @@ def _lowered(form: Linear, term: Expr, c: int, facts: Facts) -> list[Linear]:
 
 def _lowered_variable(rest: Linear, var: Var, c: int, facts: Facts) -> list[Linear]:
     entry = facts.about(var)
-    if c < 0 and entry.below is not None and is_exact(entry.below, facts):
+    if c < 0 and entry.below is not None and _is_lasting(entry.below) and is_exact(entry.below, facts):
         limit = linear(entry.below, facts)
         # v < limit, and both are multiples of the divisor: v <= limit - divisor.
         step = entry.divisor if linear_divisor(limit, facts) % entry.divisor == 0 else 1
         return [rest.plus(limit.plus(Linear(const=-step)), c)]
-    if c > 0 and entry.at_least is not None and is_exact(entry.at_least, facts):
+    if c > 0 and entry.at_least is not None and _is_lasting(entry.at_least) and is_exact(entry.at_least, facts):
         return [rest.plus(linear(entry.at_least, facts), c)]
     return []
+
+
+def _is_lasting(bound: Expr) -> bool:
+    """False for a bound read from memory: a loop takes it once, and the memory may have changed since."""
+    return not any(isinstance(e, Load) for e in walk_expr(bound))
 
 
 def _lowered_quotient(rest: Linear, x: Expr, c: int, n: int, facts: Facts, up: bool) -> Linear:

@@ -42,7 +42,7 @@ def interval(e: Expr, facts: Facts = NO_FACTS) -> Interval:
         return facts.ranges[e]
     found = _interval(e, facts)
     known = found if found is not None and within(found, e.dtype) else int_range(e.dtype)
-    if isinstance(e, Var) and e in facts.known:
+    if isinstance(e, Var) and facts.known:  # the empty environment is shared by all callers and remembers nothing
         facts.ranges[e] = known
     return known
 
@@ -86,7 +86,7 @@ def cannot_overflow(e: Binary | Unary, facts: Facts = NO_FACTS) -> bool:
         return False
     # x + y - y: the operands equal their linear forms, so the result is the difference of those.
     operands = (e.a, e.b) if isinstance(e, Binary) else (e.a,)
-    return all(is_exact(a, facts) for a in (*operands, e))
+    return all(is_exact(a, facts) for a in (e, *operands))
 
 
 def _is_linear(e: Binary | Unary) -> bool:

@@ -25,7 +25,7 @@ _INVERSE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "l
 
 def simplify(e: Expr, facts: Facts = NO_FACTS) -> Expr:
     """An expression that equals `e` for all values that `facts` allow, and is no longer than it."""
-    e = map_expr(e, lambda c: simplify(c, facts))
+    e = _operands(e, facts)
     if isinstance(e, Const | Load):
         return e
     if is_integral(e.dtype) and not isinstance(e, Call):
@@ -48,6 +48,16 @@ def simplify(e: Expr, facts: Facts = NO_FACTS) -> Expr:
             return _ceildiv(e, a, b, facts)
         case _:
             return e
+
+
+def _operands(e: Expr, facts: Facts) -> Expr:
+    """`e` with its operands simplified. A sum is one operation on all its terms: partial sums are not looked at alone."""
+    inside = _operands if _is_sum(e) else simplify
+    return map_expr(e, lambda c: inside(c, facts) if _is_sum(c) else simplify(c, facts))
+
+
+def _is_sum(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op in ("add", "sub") and e.dtype.is_int
 
 
 def _number(e: Expr) -> int | None:
