@@ -6,18 +6,24 @@ import math
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.language.kit import BX, N, kernel_builder, tensor
+from tests.language.kit import BX, N, call, check, kernel_builder, tensor
 from tilec.diagnostics import CompileError
-from tilec.ir.dtypes import ALL, BOOL, FLOAT16, FLOAT32, INT8, INT32, INT64, UINT64
-from tilec.ir.expr import BINARY_OPS, Const, Scope, Var
+from tilec.ir.dtypes import ALL, BOOL, FLOAT16, FLOAT32, INT8, INT32, INT64, UINT64, DType
+from tilec.ir.expr import BINARY_OPS, Const, Scope, Var, VarKind
 from tilec.language import arith, regions
 from tilec.language.bind import State, parameters
+from tilec.language.builder import Builder
 from tilec.language.catalogue import entries, modules
+from tilec.language.constants import convert
 from tilec.language.values import Ref, Slice
+from tilec.reference.evaluate import Settings, evaluate
+from tilec.reference.evaluate import State as Block
+from tilec.reference.values import constant
 
 S = tensor("s", 8, 16, dtype=FLOAT16, scope=Scope.SHARED)
 F = tensor("f", 16, dtype=FLOAT32, scope=Scope.FRAGMENT)
@@ -82,3 +88,56 @@ def test_operators_answer_or_refuse(x: Any, y: Any, op: str, comparison: str, dt
 @given(references, anything)
 def test_writes_answer_or_refuse(target: Ref, value: Any) -> None:
     attempt(lambda: regions.write(kernel_builder(), target, value))
+
+
+SCALARS = tuple(Var(f"p{d.name}", d, VarKind.PARAM) for d in ALL)
+EXACT = ("abs", "floor", "ceil", "round", "isnan", "max", "min", "clamp", "if_then_else", "pow", "ceildiv", "popcount", "clz", "cast")
+ARITIES = {"max": 2, "min": 2, "pow": 2, "ceildiv": 2, "clamp": 3, "if_then_else": 3}
+leaves = st.sampled_from([*SCALARS, 0, 1, -3, 200, 2**31, True, 0.5, -0.0, math.inf])
+recipes = st.recursive(
+    leaves,
+    lambda inner: (
+        st.tuples(st.just("binary"), st.sampled_from(BINARY_OPS), inner, inner)
+        | st.tuples(st.just("compare"), st.sampled_from(["eq", "ne", "lt", "ge"]), inner, inner)
+        | st.tuples(st.just("logical"), st.sampled_from(["and", "or"]), inner, inner)
+        | st.tuples(st.just("unary"), st.sampled_from(["neg", "not", "invert"]), inner)
+        | st.tuples(st.just("call"), st.sampled_from(EXACT), inner, inner, inner, st.sampled_from(ALL))
+    ),
+    max_leaves=6,
+)
+
+
+def build(b: Builder, recipe: Any, known: dict[Var, Const]) -> Any:
+    """The expression of a recipe, made through the language alone, with the variables in `known` replaced by literals."""
+    if not isinstance(recipe, tuple):
+        return known.get(recipe, recipe) if isinstance(recipe, Var) else recipe
+    kind, name, *parts = recipe
+    operands = [build(b, part, known) for part in parts if not isinstance(part, DType)]
+    if kind == "call":
+        dtype = parts[-1]
+        return call(b, name, operands[0], dtype) if name == "cast" else call(b, name, *operands[: ARITIES.get(name, 1)])
+    return getattr(arith, kind)(b, name, arith.as_expr(b, operands[0]), *operands[1:])
+
+
+@settings(max_examples=150, deadline=None)
+@given(recipes, st.sampled_from(ALL))
+def test_whatever_the_language_builds_the_verifier_accepts(recipe: Any, dtype: DType) -> None:
+    b = kernel_builder()
+    target = tensor("O", 4, dtype=dtype)
+    attempt(lambda: regions.write(b, Ref(target, (0,)), build(b, recipe, {})))
+    check(b, target, *SCALARS)
+
+
+@settings(max_examples=200, deadline=None)
+@given(recipes, st.lists(numbers, min_size=len(ALL), max_size=len(ALL)))
+def test_folding_gives_what_the_reference_computes(recipe: Any, values: list[Any]) -> None:
+    b = kernel_builder()
+    known = {v: Const(convert(x, v.dtype), v.dtype) for v, x in zip(SCALARS, values, strict=True)}
+    try:
+        device, folded = arith.as_expr(b, build(b, recipe, {})), arith.as_expr(b, build(b, recipe, known))
+    except CompileError:
+        return  # a division by zero or the like that only literals show
+    state = Block(None, {v: constant(c.value, v.dtype) for v, c in known.items()}, Settings((), print, 100))  # type: ignore[arg-type]
+    assert device.dtype == folded.dtype
+    got, wanted = (float(np.asarray(evaluate(e, state, True)).astype(np.float64)) for e in (device, folded))
+    assert got == wanted or (math.isnan(got) and math.isnan(wanted))

@@ -290,7 +290,7 @@ def logical(b: Builder, op: str, x: Any, y: Any) -> Expr:
 def select(b: Builder, cond: Any, x: Any, y: Any) -> Any:
     """`x if cond else y`, both in their common type; only the chosen one is evaluated."""
     condition = truth(b, cond)
-    if isinstance(condition, bool) and is_number(x) and is_number(y):
+    if isinstance(condition, bool) and not isinstance(cond, Expr) and is_number(x) and is_number(y):
         return x if condition else y
     first, second = meet(b, x, y)
     if isinstance(condition, bool):

@@ -20,6 +20,7 @@ from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.constants import convert, has_infinity, largest
 from tilec.language.fold import drop_nan_min
+from tilec.language.promote import arithmetic
 from tilec.language.show import describe
 
 FLOAT_FUNCTIONS = {
@@ -50,8 +51,7 @@ def _float_operand(b: Builder, x: Any) -> tuple[Expr, DType]:
     """The operand in the type it is computed in, and the type of the result."""
     value = as_expr(b, x)
     dtype = value.dtype
-    if not dtype.is_float or dtype.name == "tfloat32":
-        dtype = FLOAT32
+    dtype = arithmetic(dtype) if dtype.is_float else FLOAT32
     return cast_expr(value, FLOAT32 if dtype.bits == 8 else dtype), dtype
 
 
@@ -84,6 +84,7 @@ def _rounding(b: Builder, name: str, x: Any) -> Expr:
     value = as_expr(b, x)
     if not value.dtype.is_float:
         return cast_expr(value, INT32) if value.dtype is BOOL else value
+    value = cast_expr(value, arithmetic(value.dtype))
     if isinstance(value, Const):
         number = float(value.value)
         whole = number if not math.isfinite(number) else math.copysign(float(_ROUNDINGS[name](number)), number)
@@ -116,7 +117,7 @@ def abs_(b: Builder, x: Any) -> Any:
     if is_number(x):
         return abs(x)
     value = as_expr(b, x)
-    value = cast_expr(value, INT32) if value.dtype is BOOL else value
+    value = cast_expr(value, INT32 if value.dtype is BOOL else arithmetic(value.dtype))
     if isinstance(value, Const):
         return Const(convert(abs(value.value), value.dtype), value.dtype)
     if value.dtype.is_float:
