@@ -11,7 +11,7 @@ from functools import cache
 
 from tilec import templates_dir
 
-FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "reduce", "atomic")
+FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "hopper", "reduce", "atomic")
 """The prelude's files, in the order in which their entries appear in the output."""
 
 MARKER = "//@ "
@@ -50,15 +50,27 @@ def select(names: Iterable[str]) -> str:
     """
     table = entries()
     wanted: set[str] = set()
+    written: dict[str, str] = {}
     open_names = list(names)
     while open_names:
         name = open_names.pop()
         if name not in table:
-            raise UnknownEntry(name)
+            written[name] = _written(name)
+            continue
         if name not in wanted:
             wanted.add(name)
             open_names.extend(table[name].needs)
-    return "\n".join(entry.text for name, entry in table.items() if name in wanted)
+    return "\n".join([*(entry.text for name, entry in table.items() if name in wanted), *(written[name] for name in sorted(written))])
+
+
+def _written(name: str) -> str:
+    """The text of an entry that no file holds but a template writes: the products of warp groups."""
+    from tilec.emit import wgmma
+
+    text = wgmma.text(name)
+    if text is None:
+        raise UnknownEntry(name)
+    return text
 
 
 @cache
