@@ -280,7 +280,7 @@ class Lowering:
         guard = conjunction(
             [compare("lt", v, e) for d, (v, e) in enumerate(zip(s.vars, s.extents, strict=True)) if layout.padded(d) > (static(e) or 0)]
         )
-        body = self.scalars((s.body,), inner.with_range(s.vars[-1], divisor=width), width, s.vars)
+        body = self.scalars((s.body,), inner, width, s.vars)
         once = copies_guard(layout, THREAD) if _leaves_registers(s.body) else None
         known = facts.with_range(THREAD, 0, self.at.threads - 1)
         for v, g in zip(digits, layout.regs, strict=True):
@@ -298,7 +298,7 @@ class Lowering:
         width = self.vector(s, most, inner)
         how, digits, values, guard = self.spread(s, width, facts)
         rounds = static(how.rounds)
-        body = self.scalars((s.body,), inner.with_range(s.vars[-1], divisor=width), width, s.vars)
+        body = self.scalars((s.body,), inner, width, s.vars)
         unroll = rounds is not None and rounds * width <= UNROLL_LIMIT and not any(isinstance(x, For | While) for x in walk_stmt(s.body))
         return TileLoop(s.vars, how, digits, values, width, guard, None, unroll, body, s.span)
 
@@ -404,8 +404,10 @@ class Lowering:
                 register = constant_register(self.at.layouts[buffer], [static(e) or 0 for e in indices])
                 self.elements[buffer, indices] = InRegisters(Const(register or 0, INT32))
             return
-        checks = bounds_checks(buffer, indices, facts) if buffer.scope is Scope.GLOBAL else ()
         wide = width > 1 and self.width_of(buffer, indices, variables[-1], width, facts) == width
+        if wide:  # the last variable then names the first element of a chunk, and all of them are in range or none is
+            facts = facts.with_range(variables[-1], divisor=width)
+        checks = bounds_checks(buffer, indices, facts) if buffer.scope is Scope.GLOBAL else ()
         old = self.elements.get((buffer, indices))
         if isinstance(old, InMemory) and old.checks and not checks:
             checks = old.checks  # the same access stands elsewhere under fewer facts
