@@ -11,8 +11,10 @@ inline T add_wrapping(T a, T b) {
 
 template <typename T, typename Function>
 __device__ __forceinline__ T atomic_update(T* p, Function f) {
-  const T old = *p;
-  *p = f(old);
+  T old;
+  tilec_copy_unchecked(&old, p, sizeof(T));  // atomic accesses are no races
+  const T next = f(old);
+  tilec_copy_unchecked(p, &next, sizeof(T));
   return old;
 }
 
@@ -210,9 +212,11 @@ __device__ __forceinline__ T atomic_cas(T* p, T expected, T v) {
 template <typename T>
 __device__ __forceinline__ T atomic_load(const T* p) {
   tilec_yield();
-  return *p;
+  T v;
+  tilec_copy_unchecked(&v, p, sizeof(T));
+  return v;
 }
 template <typename T>
 __device__ __forceinline__ void atomic_store(T* p, T v) {
-  *p = v;
+  tilec_copy_unchecked(p, &v, sizeof(T));
 }

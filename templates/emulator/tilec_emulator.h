@@ -182,6 +182,7 @@ __device__ __forceinline__ void barrier_arrive(int count, TILEC_SITE) {
   tilec_named_barrier(id, count, false, tilec_line);
 }
 
+#include "hopper.h"
 #include "atomic.h"
 // Entries that are built from the wrappers alone need no twin: the prelude's own text serves.
 #if __has_include("../prelude/reduce.cuh")

@@ -38,6 +38,7 @@ unsigned tilec_ballot(bool v, unsigned mask, int line);
 void tilec_warp_barrier(unsigned mask, int line);
 void tilec_block_barrier(int line);
 void tilec_named_barrier(int id, int count, bool wait, int line);
+void tilec_copy_unchecked(void* dst, const void* src, unsigned long bytes);
 void tilec_yield();
 [[noreturn]] void tilec_trap(const char* what, int line);
 int printf(const char* format, ...);

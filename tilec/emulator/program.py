@@ -4,15 +4,19 @@
     program.run("scale_launch", {"A": a, "factor": 2.0, "B": b}).status -> "ok"
 """
 
+import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tilec.emulator import source, toolchain
 from tilec.emulator.arguments import Argument, Array, Scalar, Value, Workspace, bind
+
+_INSTRUCTION = re.compile(r"\{instruction (\d+)\}")
+_LINE = re.compile(r"\bline (\d+)")
 
 SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 120: 101376}
 """Most dynamic shared memory of a block by compute capability, bytes."""
@@ -21,7 +25,8 @@ SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100
 @dataclass(frozen=True, slots=True)
 class Mode:
     """How to run: `asynchrony` says when asynchronous copies land, `shared` where shared tiles lie, `seed` in which order
-    threads run. `alignment` is that of the arrays, whose ends lie flush with inaccessible memory.
+    threads run. `alignment` is that of the arrays, whose ends lie flush with inaccessible memory. `races` also checks that
+    something orders every two accesses of shared memory, whatever happened in this run; it costs a second build.
 
     lazy: at the last moment a wait allows; eager: at once; random: some time between.
     apart: each tile fenced on its own, so that overruns are named; real: at the plan's offsets, so that reuse faults show.
@@ -31,11 +36,12 @@ class Mode:
     shared: Literal["apart", "real"] = "apart"
     seed: int = 0
     alignment: int = 16
+    races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `status` is "ok", "deadlock", "overrun", "fault", "timeout" or "launch error N" (a cudaError_t);
+    """How a run ended. `status` is "ok", "race", "deadlock", "overrun", "fault", "timeout" or "launch error N" (a cudaError_t);
     `message` says what happened where, `line` is the line of the .cu or 0, `output` is what the kernel printed."""
 
     status: str
@@ -89,17 +95,19 @@ class Program:
         if not response.is_file():
             detail = done.stderr.decode(errors="replace").strip()
             return Outcome("fault", f"the emulator ended with code {done.returncode} and no report. {detail}".strip(), 0, output)
-        outcome = self._read(response.read_text(encoding="utf-8", errors="replace"), output)
+        outcome = self._read(response.read_text(encoding="utf-8", errors="replace"), output, _flags(mode))
         if outcome.ok or outcome.status.startswith("launch error"):
             _fetch(arrays, data)
         return outcome
 
     def _request(self, launcher: str, arguments: list[Argument], mode: Mode, timeout_s: int) -> str:
+        library = toolchain.build_program(self.runtime, self.text, *_flags(mode))
         capability = _capability(source.launchers(self.manifest)[launcher])
         lines = [
-            f"library {self.library}",
+            f"library {library}",
             f"launcher {launcher}",
             f"seed {mode.seed % 2**64}",
+            f"races {int(mode.races)}",
             f"asynchrony {mode.asynchrony}",
             f"shared {mode.shared}",
             f"alignment {mode.alignment}",
@@ -117,15 +125,19 @@ class Program:
                     lines.append(f"workspace {argument.nbytes}")
         return "\n".join([*lines, "stream", ""])
 
-    def _read(self, response: str, output: str) -> Outcome:
+    def _read(self, response: str, output: str, flags: Sequence[str]) -> Outcome:
+        """The report of a run: instructions in it become lines, and the lines it names are quoted."""
         status, instruction, line, message = response.split("\n", 3)
-        number = int(line)
         if int(instruction) != 0:
-            number = toolchain.line_of(self.runtime, self.text, int(instruction))
-        lines = self.text.splitlines()
-        if 0 < number <= len(lines):
-            message += f"\n  line {number}: {lines[number - 1].strip()}"
-        return Outcome(status, message, number, output)
+            message += f", in {{instruction {instruction}}}"
+        found = [int(number) for number in _INSTRUCTION.findall(message)]
+        lines = toolchain.lines_of(self.runtime, self.text, found, *flags) if found else []
+        for number in lines:
+            message = _INSTRUCTION.sub(f"line {number}" if number else "a line unknown", message, count=1)
+        named = [int(line)] if int(line) else [int(number) for number in _LINE.findall(message)]
+        text = self.text.splitlines()
+        quoted = [f"\n  line {n}: {text[n - 1].strip()}" for n in dict.fromkeys(named) if 0 < n <= len(text)]
+        return Outcome(status, message + "".join(quoted), named[-1] if named else 0, output)
 
 
 def build(cu_text: str) -> Program:
@@ -136,8 +148,12 @@ def build(cu_text: str) -> Program:
     """
     manifest = source.read_manifest(cu_text)
     text = source.prepare(cu_text, manifest)
-    base, library = toolchain.build_program(text)
-    return Program(manifest, text, library, base)
+    base = toolchain.runtime()
+    return Program(manifest, text, toolchain.build_program(base, text), base)
+
+
+def _flags(mode: Mode) -> tuple[str, ...]:
+    return toolchain.RACE_FLAGS if mode.races else ()
 
 
 def _fetch(arrays: list[Array], data: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,9 @@ PROGRAM_FLAGS = (
 )  # fmt: skip
 OPTIONAL_FLAGS = ("-ftrivial-auto-var-init=pattern", "-fcf-protection=none")
 """Used where the compiler knows them: variables that are read before they are written hold a pattern, and no shadow stacks."""
+
+RACE_FLAGS = ("-fsanitize=thread",)
+"""What makes the compiler tell the runtime of every access."""
 
 KEPT_PROGRAMS = 2000
 """Built programs that stay in the cache; the oldest go first."""
@@ -83,18 +87,17 @@ def runtime() -> Runtime:
     return Runtime(home / "runner", compiler, (*PROGRAM_FLAGS, *flags, f"-I{folder}"), key)
 
 
-def build_program(cu_text: str) -> tuple[Runtime, Path]:
-    """The library of a generated file that source.py has prepared, from the cache or built now. ToolMissing, BuildError."""
-    base = runtime()
-    digest = hashlib.sha256("\0".join((base.key, *base.flags, cu_text)).encode()).hexdigest()[:32]
+def build_program(base: Runtime, cu_text: str, *extra: str) -> Path:
+    """The library of a generated file that source.py has prepared, from the cache or built now. BuildError."""
+    digest = hashlib.sha256("\0".join((base.key, *base.flags, *extra, cu_text)).encode()).hexdigest()[:32]
     library = cache_dir() / "programs" / f"{digest}.so"
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
-            compile_program(base, cu_text, Path(scratch) / "program.so")
+            compile_program(base, cu_text, Path(scratch) / "program.so", *extra)
             (Path(scratch) / "program.so").replace(library)
         _prune(library.parent)
-    return base, library
+    return library
 
 
 def compile_program(base: Runtime, cu_text: str, output: Path, *extra: str) -> None:
@@ -104,16 +107,20 @@ def compile_program(base: Runtime, cu_text: str, output: Path, *extra: str) -> N
     _run(base.compiler, *base.flags, *extra, "-include", "tilec_emulator.h", "-o", str(output), str(source), "-lgcc")
 
 
-def line_of(base: Runtime, cu_text: str, instruction: int) -> int:
-    """The line of the file that the instruction at this offset of its library comes from; 0 if that cannot be told."""
+def lines_of(base: Runtime, cu_text: str, instructions: Sequence[int], *extra: str) -> list[int]:
+    """The lines of the file that the instructions at these offsets of its library come from; 0 where that cannot be told."""
     tool = shutil.which("addr2line")
     if tool is None:
-        return 0
+        return [0] * len(instructions)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch) / "program.so"
-        compile_program(base, cu_text, library, "-g1")
-        said = subprocess.run([tool, "-i", "-e", str(library), hex(instruction)], capture_output=True, text=True, check=False).stdout
-        inside = [entry.rpartition(":")[2].split(" ")[0] for entry in said.splitlines() if "program.cpp:" in entry]
+        compile_program(base, cu_text, library, "-g1", *extra)
+        return [_line_of(tool, library, instruction) for instruction in instructions]
+
+
+def _line_of(tool: str, library: Path, instruction: int) -> int:
+    said = subprocess.run([tool, "-i", "-e", str(library), hex(instruction)], capture_output=True, text=True, check=False).stdout
+    inside = [entry.rpartition(":")[2].split(" ")[0] for entry in said.splitlines() if "program.cpp:" in entry]
     return int(inside[0]) if inside and inside[0].isdigit() else 0
 
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime.h"
+#include "hopper.h"
 
 namespace tilec {
 
@@ -77,6 +77,7 @@ void run_ldmatrix(int matrices, bool transposed, int first_thread) {
     current = &threads[first_thread + lane];
     const void* const p = argument_of<LdmatrixArgument>(first_thread, lane).p;
     check_range(p, 16, "ldmatrix reads", true, current->line);
+    races_access(p, 16, false, current->line);
     memcpy(rows[lane], p, 16);
   }
   for (int lane = 0; lane < 32; ++lane) {
@@ -216,21 +217,33 @@ void perform(const AsyncCopy& copy) {
     memset(copy.dst, 0, static_cast<size_t>(copy.bytes));
 }
 
-void perform(const std::vector<AsyncCopy>& group) {
-  for (const AsyncCopy& copy : group) perform(copy);
+void land(const Thread& thread, const std::vector<AsyncCopy>& group) {
+  for (const AsyncCopy& copy : group) {
+    if (!copy.landed) perform(copy);
+    races_copy_landed(thread, copy.dst, static_cast<size_t>(copy.bytes));
+  }
 }
 
 }  // namespace
 
+float decode_element(int kind, unsigned bits) { return decode(kind, bits); }
+float decode_half(uint16_t bits) { return f16_table()[bits]; }
+uint16_t round_to_half(double x) { return f64_to_f16(x); }
+
 void run_collective(const Thread& one, Warp&, unsigned lanes, int first_thread) {
   Thread* const running = current;
   switch (one.collective) {
-    case Collective::none: case Collective::warp_barrier: break;
+    case Collective::none: break;
+    case Collective::warp_barrier: races_warp_barrier(lanes, first_thread); break;
     case Collective::ballot: run_ballot(lanes, first_thread); break;
     case Collective::shuffle: run_shuffle(one.kind, lanes, first_thread); break;
     case Collective::ldmatrix:
       check_whole_warp(one, lanes, first_thread);
       run_ldmatrix(one.kind / 2, one.kind % 2 != 0, first_thread);
+      break;
+    case Collective::stmatrix:
+      check_whole_warp(one, lanes, first_thread);
+      run_stmatrix(first_thread);
       break;
     case Collective::mma:
       check_whole_warp(one, lanes, first_thread);
@@ -244,27 +257,24 @@ void finish_copies(Thread& thread, int pending) {
   while (static_cast<int>(thread.groups.size()) > pending) {
     const std::vector<AsyncCopy> group = std::move(thread.groups.front());
     thread.groups.erase(thread.groups.begin());
-    perform(group);
+    land(thread, group);
   }
 }
 
 // Some of the copies in flight, of any group, land now.
 void finish_some_copies(Thread& thread) {
   for (std::vector<AsyncCopy>& group : thread.groups) {
-    std::vector<AsyncCopy> rest;
-    for (const AsyncCopy& copy : group) {
-      if (random_below(3) == 0)
-        perform(copy);
-      else
-        rest.push_back(copy);
+    for (AsyncCopy& copy : group) {
+      if (copy.landed || random_below(3) != 0) continue;
+      perform(copy);
+      copy.landed = true;
     }
-    group = rest;
   }
 }
 
 void finish_all_copies(Thread& thread) {
   finish_copies(thread, 0);
-  perform(thread.open_group);
+  land(thread, thread.open_group);
   thread.open_group.clear();
 }
 
@@ -275,11 +285,11 @@ using namespace tilec;
 void tilec_cp_async(void* dst, const void* src, int bytes, bool in_range, int line) {
   check_range(dst, static_cast<size_t>(bytes), "cp_async writes", true, line);
   if (in_range) check_range(src, static_cast<size_t>(bytes), "cp_async reads", false, line);
-  const AsyncCopy copy = {dst, src, bytes, in_range};
-  if (settings.asynchrony == Asynchrony::eager)
-    perform(copy);
-  else
-    current->open_group.push_back(copy);
+  races_copy_issued(dst, static_cast<size_t>(bytes), line);
+  const bool now = settings.asynchrony == Asynchrony::eager;
+  const AsyncCopy copy = {dst, src, bytes, in_range, now};
+  if (now) perform(copy);
+  current->open_group.push_back(copy);
 }
 
 void tilec_cp_async_commit() {

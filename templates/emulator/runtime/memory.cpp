@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t page = 4096;
 constexpr size_t array_fence = size_t{1} << 26;  // so that a row index that is far out still hits the array's own fence
-constexpr size_t tile_fence = size_t{1} << 20;
+constexpr size_t tile_fence = size_t{1} << 18;
 
 struct Tile {
   std::string name;
@@ -32,14 +32,28 @@ size_t shared_bytes = 0;
 
 size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
-// Maps a region: `front` canary bytes, room for `bytes` that end `slack` bytes before the accessible part does.
-Region& map_region(size_t front, size_t bytes, size_t slack, size_t fence) {
-  const size_t open = round_up(front + bytes + slack, page);
-  void* const p = mmap(nullptr, open + 2 * fence, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+size_t arena_used = 0;
+
+char* reserve(size_t bytes) {
+  void* const p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) fail("fault", 0, format("out of memory for %zu bytes", bytes));
+  return static_cast<char*>(p);
+}
+
+char* reserve_in_arena(size_t bytes) {
+  if (arena_begin == nullptr) arena_begin = reserve(arena_bytes);
+  if (arena_used + bytes > arena_bytes) fail("fault", 0, "too many shared tiles to keep apart");
+  arena_used += bytes;
+  return arena_begin + arena_used - bytes;
+}
+
+// Maps a region: `front` canary bytes, room for `bytes` that end `slack` bytes before the accessible part does.
+Region& map_region(size_t front, size_t bytes, size_t slack, size_t fence, char* (*reserve_bytes)(size_t)) {
+  const size_t open = round_up(front + bytes + slack, page);
+  char* const p = reserve_bytes(open + 2 * fence);
   regions.emplace_back();
   Region& region = regions.back();
-  region.reserved_begin = static_cast<char*>(p);
+  region.reserved_begin = p;
   region.reserved_end = region.reserved_begin + open + 2 * fence;
   region.canary_begin = region.reserved_begin + fence;
   region.canary_end = region.canary_begin + open;
@@ -50,7 +64,7 @@ Region& map_region(size_t front, size_t bytes, size_t slack, size_t fence) {
 }
 
 Region& map_shared(const std::string& name, size_t bytes, int offset) {
-  Region& region = map_region(page, bytes, page, tile_fence);
+  Region& region = map_region(page, bytes, page, tile_fence, reserve_in_arena);
   region.name = name;
   region.shape = format("%zu bytes of shared memory", bytes);
   region.begin = region.canary_begin + page;
@@ -78,9 +92,11 @@ Tile& find_tile(const char* name, int offset, size_t bytes) {
 
 }  // namespace
 
+char* arena_begin = nullptr;
+
 Region& add_array(const std::string& name, const std::string& shape, size_t bytes, size_t alignment) {
   const size_t length = round_up(bytes, alignment);
-  Region& region = map_region(page, length, 0, array_fence);
+  Region& region = map_region(page, length, 0, array_fence, reserve);
   region.name = name;
   region.shape = shape;
   region.bytes = bytes;
@@ -99,6 +115,7 @@ void start_shared(long bytes) {
   if (settings.apart) return;
   if (shared_memory == nullptr || shared_memory->bytes != shared_bytes) shared_memory = &map_shared("shared memory", shared_bytes, 0);
   memset(shared_memory->begin, poison, shared_bytes);
+  races_fresh_tile(shared_memory->begin, shared_bytes);
 }
 
 void check_canaries() {
@@ -147,7 +164,10 @@ void* tilec_shared_tile(const char* name, int offset, unsigned long bytes, int l
   if (!settings.apart) return shared_memory->begin + offset;
   Tile& tile = find_tile(shown.c_str(), offset, bytes);
   if (tile.region == nullptr) tile.region = &map_shared(shown, bytes, offset);
-  if (!tile.touched) memset(tile.region->begin, poison, bytes);
+  if (!tile.touched) {
+    memset(tile.region->begin, poison, bytes);
+    races_fresh_tile(tile.region->begin, bytes);
+  }
   tile.touched = true;
   return tile.region->begin;
 }
@@ -158,6 +178,8 @@ unsigned tilec_shared_address(const void* p) {
   return static_cast<unsigned>(static_cast<const char*>(p) - region->begin + region->offset);
 }
 
+void tilec_copy_unchecked(void* dst, const void* src, unsigned long bytes) { memcpy(dst, src, bytes); }
+
 void tilec_check_access(const void* p, int bytes, bool write, int line) {
   const Region* const region = find_region(p);
   const size_t size = static_cast<size_t>(bytes);
@@ -167,4 +189,5 @@ void tilec_check_access(const void* p, int bytes, bool write, int line) {
   if (region == nullptr) return;  // a thread's own array
   const char* const c = static_cast<const char*>(p);
   if (c < region->begin || c + bytes > region->begin + region->bytes) fail("overrun", line, what + describe_access(p, size, region));
+  races_access(p, size, write, line);
 }

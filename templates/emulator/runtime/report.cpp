@@ -99,6 +99,7 @@ std::string describe_wait(const Thread& thread) {
     const std::string what = thread.barrier == 0 ? "__syncthreads()" : format("barrier_sync<%d>", thread.barrier);
     return format("wait at %s in line %d", what.c_str(), thread.line);
   }
+  if (thread.state == State::at_condition) return format("wait for %s in line %d", thread.waits_for, thread.line);
   const std::string lanes = thread.mask == 0xffffffffu ? "the other lanes" : format("the lanes of mask 0x%08x", thread.mask);
   return format("wait for %s at %s in line %d", lanes.c_str(), name_collective(thread.collective, thread.kind), thread.line);
 }
@@ -130,6 +131,7 @@ const char* name_collective(Collective what, int kind) {
     case Collective::ballot: return "a vote";
     case Collective::shuffle: return shuffles[kind];
     case Collective::ldmatrix: return "an ldmatrix";
+    case Collective::stmatrix: return "an stmatrix";
     case Collective::mma: return mmas[kind];
   }
   return "";

@@ -1,7 +1,7 @@
 // The program that runs a launcher: reads a request, maps the arrays, calls, checks the canaries, writes the arrays back.
 //
 // Usage: runner REQUEST DATA RESPONSE. REQUEST is text, one item a line:
-//   library PATH | launcher NAME | seed N | asynchrony lazy|eager|random | shared apart|real | alignment BYTES
+//   library PATH | launcher NAME | seed N | races 0|1 | asynchrony lazy|eager|random | shared apart|real | alignment BYTES
 //   timeout SECONDS | capability N | shared_limit BYTES
 //   pointer NAME ROLE BYTES SHAPE     an argument: an array whose contents lie in DATA, after those of the arrays before it
 //   workspace BYTES                   an argument: memory that starts poisoned
@@ -21,6 +21,7 @@ namespace tilec {
 
 const tilec_callable* registered = nullptr;
 int registered_count = 0;
+const char* program_base = nullptr;
 
 const tilec_callable* find_callable(const void* address) {
   for (int i = 0; i < registered_count; ++i)
@@ -66,6 +67,7 @@ void read_line(Request& request, const std::string& key, std::istringstream& res
   if (key == "library") { rest >> std::ws; std::getline(rest, request.library); }
   else if (key == "launcher") rest >> request.launcher;
   else if (key == "seed") rest >> settings.seed;
+  else if (key == "races") rest >> settings.races;
   else if (key == "alignment") rest >> request.alignment;
   else if (key == "timeout") rest >> request.timeout_s;
   else if (key == "capability") rest >> settings.compute_capability;
@@ -115,6 +117,8 @@ void load_library(const Request& request) {
   const auto table = reinterpret_cast<const tilec_callable* (*)(int*)>(dlsym(library, "tilec_registered"));
   if (table == nullptr) fail("fault", 0, "the built program registers no functions");
   registered = table(&registered_count);
+  Dl_info place = {};
+  if (dladdr(reinterpret_cast<const void*>(table), &place) != 0) program_base = static_cast<const char*>(place.dli_fbase);
 }
 
 const tilec_callable& find_launcher(const Request& request) {

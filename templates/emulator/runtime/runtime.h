@@ -19,6 +19,7 @@ struct Settings {
   Asynchrony asynchrony = Asynchrony::lazy;
   bool apart = true;             // every shared tile in its own allocation, else at the plan's offsets
   uint64_t seed = 0;
+  bool races = false;            // check every access of shared memory; the program is built for it
   int compute_capability = 80;
   long shared_limit = 166912;    // most dynamic shared memory of a block, bytes
   int multiprocessors = 4;
@@ -29,16 +30,17 @@ uint64_t random_bits();
 int random_below(int n);
 
 // ---- threads, warps, barriers ------------------------------------------------------------------------------------
-enum class State { ready, in_collective, at_barrier, exited };
+enum class State { ready, in_collective, at_barrier, at_condition, exited };
 
 // What all lanes of a warp do together; the body runs once, when the last lane has come.
-enum class Collective { none, warp_barrier, ballot, shuffle, ldmatrix, mma };
+enum class Collective { none, warp_barrier, ballot, shuffle, ldmatrix, stmatrix, mma };
 
 struct AsyncCopy {
   void* dst;
   const void* src;
   int bytes;
   bool in_range;
+  bool landed;
 };
 
 struct Thread {
@@ -53,6 +55,7 @@ struct Thread {
   unsigned mask = 0;
   void* argument = nullptr;
   int barrier = 0;
+  const char* waits_for = "";  // at a condition
   int line = 0;
   // Its asynchronous copies: the closed groups, oldest first, then the open one.
   std::vector<std::vector<AsyncCopy>> groups;
@@ -93,7 +96,6 @@ void suspend_fiber(Thread& thread);
 void finish_copies(Thread& thread, int pending);
 void finish_some_copies(Thread& thread);
 void finish_all_copies(Thread& thread);
-int count_open_copies(const Thread& thread);
 
 // ---- memory ------------------------------------------------------------------------------------------------------
 struct Region {
@@ -120,6 +122,21 @@ const Region* find_region(const void* p);  // the array or tile whose memory or 
 std::string describe_access(const void* p, size_t bytes, const Region* region);
 void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line);
 
+// Shared tiles lie in one range of addresses, the arena.
+extern char* arena_begin;
+constexpr size_t arena_bytes = size_t{1} << 27;
+
+// ---- races on shared memory (races.cpp): told of every access and of everything that orders threads -------------------
+void races_start_block(int count);
+void races_fresh_tile(const char* begin, size_t bytes);
+void races_access(const void* p, size_t bytes, bool write, int line);
+void races_copy_issued(const void* dst, size_t bytes, int line);
+void races_copy_landed(const Thread& thread, const void* dst, size_t bytes);
+void races_block_barrier();
+void races_arrive(int barrier, const Thread& thread);
+void races_barrier_complete(int barrier, const std::vector<int>& waiting);
+void races_warp_barrier(unsigned lanes, int first_thread);
+
 // ---- reports -----------------------------------------------------------------------------------------------------
 void start_reports(const char* response_path, int timeout_s);
 // Writes the report, with the running block and thread, and ends the process.
@@ -134,6 +151,7 @@ const char* name_collective(Collective what, int kind);
 // ---- registered functions ----------------------------------------------------------------------------------------
 extern const tilec_callable* registered;
 extern int registered_count;
+extern const char* program_base;  // where the program's library is loaded
 const tilec_callable* find_callable(const void* address);
 
 }  // namespace tilec

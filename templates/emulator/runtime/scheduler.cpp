@@ -5,7 +5,7 @@
 // barrier. When no thread can run, the block is stuck and the report says who waits for what.
 #include <algorithm>
 
-#include "runtime.h"
+#include "hopper.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -22,6 +22,7 @@ namespace {
 
 uint64_t random_state = 0;
 Barrier barriers[16];
+int block_threads = 0;
 const tilec_callable* running_kernel;
 void** running_arguments;
 bool priorities_rule;  // else every choice is uniform
@@ -31,10 +32,20 @@ void wake(Thread& thread) {
   warps[thread.index / 32].ready |= 1u << (thread.index % 32);
 }
 
-void complete_barrier(int id) {
+// `last` is the thread whose arrival completes the barrier, if it would have waited, else null.
+void complete_barrier(int id, const Thread* last) {
+  const bool whole_block = barriers[id].expected == all_threads;
   barriers[id] = {};
-  for (Thread& thread : threads)
-    if (thread.state == State::at_barrier && thread.barrier == id) wake(thread);
+  std::vector<int> waiting;
+  if (last != nullptr) waiting.push_back(last->index);
+  for (int i = 0; i < block_threads; ++i) {
+    Thread& thread = threads[static_cast<size_t>(i)];
+    if (thread.state != State::at_barrier || thread.barrier != id) continue;
+    wake(thread);
+    waiting.push_back(i);
+  }
+  if (whole_block) races_block_barrier();
+  races_barrier_complete(id, waiting);
 }
 
 // Runs the collective that `lane` waits in, if all the lanes it needs have come to the same one.
@@ -65,7 +76,7 @@ void exit_thread() {
     const int lane = __builtin_ctz(rest);
     if ((warp.waiting >> lane & 1) != 0) try_collective(thread.index / 32, lane);
   }
-  if (barriers[0].arrived > 0 && barriers[0].expected == all_threads && barriers[0].arrived == live_threads) complete_barrier(0);
+  if (barriers[0].arrived > 0 && barriers[0].expected == all_threads && barriers[0].arrived == live_threads) complete_barrier(0, nullptr);
 }
 
 void thread_main() {
@@ -103,6 +114,7 @@ void run_warp(int w) {
 void start_block(int count) {
   if (static_cast<int>(threads.size()) < count) threads.resize(count);
   live_threads = count;
+  block_threads = count;
   warps.assign((count + 31) / 32, {});
   for (Barrier& barrier : barriers) barrier = {};
   priorities_rule = random_below(4) != 0;
@@ -124,13 +136,22 @@ void start_block(int count) {
 void run_block(int count, long shared_bytes) {
   start_shared(shared_bytes);
   start_block(count);
+  hopper_start_block(count);
+  races_start_block(count);
   while (live_threads > 0) {
     const int w = choose_warp();
-    if (w < 0) report_deadlock();
+    if (w < 0) {
+      if (!hopper_progress()) report_deadlock();
+      continue;
+    }
     run_warp(w);
-    if (settings.asynchrony == Asynchrony::random) finish_some_copies(threads[random_below(count)]);
+    if (settings.asynchrony == Asynchrony::random) {
+      finish_some_copies(threads[random_below(count)]);
+      hopper_random_progress();
+    }
   }
   for (int i = 0; i < count; ++i) finish_all_copies(threads[i]);
+  hopper_end_block(count);
   for (int id = 0; id < 16; ++id)
     if (barriers[id].arrived > 0)
       fail("fault", barriers[id].line, format("barrier %d was left with %d arrivals and no one to wait", id, barriers[id].arrived));
@@ -210,9 +231,10 @@ void tilec_named_barrier(int id, int count, bool wait, int line) {
   barrier.expected = count;
   barrier.line = line;
   ++barrier.arrived;
+  races_arrive(id, *current);
   const bool complete = barrier.arrived == (count == all_threads ? live_threads : count);
   if (complete) {
-    complete_barrier(id);
+    complete_barrier(id, wait ? current : nullptr);
   } else if (wait) {
     current->state = State::at_barrier;
     current->barrier = id;
