@@ -169,6 +169,8 @@ def power(b: Builder, x: Any, y: Any) -> Expr:
     base, exponent = meet(b, x, y)
     if base.dtype is BOOL:
         base, exponent = cast_expr(base, INT32), cast_expr(exponent, INT32)
+    if base.dtype.is_float and base.dtype.bits < 32:  # steps rounded to a narrow type would overflow early
+        return cast_expr(power(b, cast_expr(base, FLOAT32), cast_expr(exponent, FLOAT32)), base.dtype)
     whole = _whole(exponent)
     if base.dtype.is_int and whole is not None and whole < 0:
         raise b.error("TL0316", "an integer to a negative power is not an integer", help="cast the base to a float first")

@@ -36,7 +36,8 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - Casts: floats round to nearest even, to an integer they truncate and stop at the nearest end, NaN becomes 0; 8-bit floats saturate to
   the largest finite value and keep NaN; anything to bool is `!= 0`.
 - `max`, `min`, their reductions, scans and atomics drop NaN. `T.clamp(x, lo, hi)` is `min(max(x, lo), hi)`: NaN becomes `lo`.
-- `x ** n` with a whole literal n up to 16 is a product, with n = 0 it is 1, with a negative n the reciprocal.
+- `x ** n` with a whole literal n up to 16 is a product (in float32 for narrower floats); with n = 0 it is 1, with a negative n the
+  reciprocal of one.
 
 ## Indices, slices and copies
 
