@@ -24,9 +24,14 @@ _INVERSE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "l
 
 
 def simplify(e: Expr, facts: Facts = NO_FACTS) -> Expr:
-    """An expression that equals `e` for all values that `facts` allow, and is no longer than it."""
-    e = _operands(e, facts)
+    """An expression that equals `e` for all values that `facts` allow, and is no longer than it.
+
+    Loads stay as they are, indices included: the plan knows each by its buffer and indices.
+    """
     if isinstance(e, Const | Load):
+        return e
+    e = _operands(e, facts)
+    if isinstance(e, Const):
         return e
     if is_integral(e.dtype) and not isinstance(e, Call):
         lo, hi = interval(e, facts)

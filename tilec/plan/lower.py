@@ -95,6 +95,7 @@ class Setting:
     tiles: Callable[[Buffer], SharedLayout]
     alignment: Callable[[Buffer], int]
     launch_body: Stmt
+    most_stages: int
 
 
 @dataclass(slots=True)
@@ -188,7 +189,7 @@ class Lowering:
         """A counted loop, as a pipeline where its hint can be followed."""
         self.note_loads((s.start, s.stop, s.step), facts)
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
-        stages = s.num_stages or 0
+        stages = min(s.num_stages or 0, self.at.most_stages)
         if s.kind == "pipelined" and stages > 1 and uniform:
             parts = split(s, used_outside(self.at.launch_body, s))
             if parts.producers:

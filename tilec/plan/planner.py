@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tilec.analysis.facts import Facts
-from tilec.diagnostics import Diagnostic
+from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Atomic, Gemm, Parallel, Stmt, Store
+from tilec.ir.tile import Alloc, Atomic, For, Gemm, Parallel, Stmt, Store
 from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
@@ -24,7 +24,7 @@ from tilec.plan.domains import static
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
-from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, Variant
+from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
@@ -140,7 +140,27 @@ def _wide_tensors(v: Variant) -> list[Buffer]:
 
 
 def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool) -> Variant:
-    """One body of a launch, planned under the assumption that `divisors` divide and, if `aligned`, pointers are aligned."""
+    """One body of a launch, planned under the assumption that `divisors` divide and, if `aligned`, pointers are aligned.
+
+    Pipelines keep as many versions of their tiles as the author asked for, or as fit.
+    """
+    asked = max((s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)), default=0)
+    for stages in range(asked, 0, -1):
+        found = _body(room, symbol, divisors, aligned, stages)
+        if found.shared_bytes <= room.target.shared_per_block_max:
+            if stages == asked:
+                return found
+            text = f"{stages} versions of each tile instead of {asked}: more do not fit the shared memory of {room.target.name}"
+            remark = Diagnostic(Severity.REMARK, "TL0504", text, room.launch.span)
+            return replace(found, remarks=(*found.remarks, remark))
+    found = _body(room, symbol, divisors, aligned, asked)
+    tiles = {b: p for b, p in found.placements.items() if isinstance(p, SharedTile)}
+    check_limit(tiles, found.shared_bytes, room.target, room.launch.span)
+    return found
+
+
+def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, stages: int) -> Variant:
+    """A body whose pipelines have at most `stages` versions of their tiles."""
     launch, legal = room.launch, room.legal
     facts = Facts().with_launch(launch, room.threads)
     for v, n in divisors.items():
@@ -152,19 +172,15 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     )
     layouts = tile_layouts(_shared_buffers(legal.body), operands)
     setting = Setting(
-        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__,
-        lambda b: _alignment(b, aligned), legal.body,
+        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body, stages,
     )  # fmt: skip
-    lowering = Lowering(setting, varying=_varying(legal.body, bool(_uses_threads(legal.body))))
+    lowering = Lowering(setting, varying=_varying(legal.body, _uses_threads(legal.body)))
     body = lowering.sequence((legal.body,), facts, True)
-    _, writes = touched([legal.body])
-    reads, _ = touched([legal.body])
-    both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
-    body = place_barriers(body, both, lowering.varies)
-    stages = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
+    reads, writes = touched([legal.body])
+    body = place_barriers(body, frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL), lowering.varies)
+    versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
-    tiles, total = place_tiles(layouts, stages)
-    check_limit(tiles, total, room.target, launch.span)
+    tiles, total = place_tiles(layouts, versions)
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
     for s in walk_stmt(legal.body):
         if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):
