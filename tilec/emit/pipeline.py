@@ -135,10 +135,10 @@ def _prefetching(render: Render, need: Need, g: GemmInPipeline, copies: _Copies,
     step = g.plan.step[2]
     k_steps = tuple(_KStep(i * step, (i + 1) * step, i % 2, 1 - i % 2) for i in range(g.plan.k_steps))
     fill, fetch = _fill_and_fetch(render, copies)
-    zero = clear_text(render, g.plan, g.c, g.clear)
+    before = lines(g.before, clear_text(render, g.plan, g.c, g.clear))
     return render(
-        "pipeline/prefetch.cu.jinja", p=copies, f=f, k_steps=k_steps, producers=producers, fill=fill, fetch=fetch, before=lines(g.before, zero)
-    )
+        "pipeline/prefetch.cu.jinja", p=copies, f=f, k_steps=k_steps, producers=producers, fill=fill, fetch=fetch, before=before
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
