@@ -305,8 +305,9 @@ def test_divergent_barriers_are_told():
 
 def test_endless_loops_end():
     kernel = body("(A: int32[1])", "while A[0] == 0:\n  A[0] = 0")
-    with pytest.raises(MeaningError, match="still going"):
-        run(kernel, {"A": np.zeros(1, np.int32)}, max_steps=1000)
+    for limits, told in (({"max_steps": 1000}, "still going"), ({"max_turns": 1000}, "this loop has not ended")):
+        with pytest.raises(MeaningError, match=told):
+            run(kernel, {"A": np.zeros(1, np.int32)}, **limits)
 
 
 def test_grid_barriers_let_blocks_exchange():

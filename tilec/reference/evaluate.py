@@ -32,11 +32,13 @@ class Frame:
 
 @dataclass(slots=True)
 class Settings:
-    """What holds for a whole run: the kernel's flags, where prints go, how many loop iterations are allowed."""
+    """What holds for a whole run: the kernel's flags, where prints go, how many blocks and loop iterations are allowed in
+    all (`max_steps`) and in one While (`max_turns`)."""
 
     flags: tuple[str, ...]
     printed: Callable[[str], None]
     max_steps: int
+    max_turns: int
     steps: int = 0
     grid_barrier: Callable[[], None] | None = None
 

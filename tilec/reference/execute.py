@@ -113,7 +113,7 @@ def _loop(body: Stmt, st: State, mask: Mask, counts: Any, s: For) -> None:
 def _while(s: While, st: State, mask: Mask) -> None:
     frame = Frame()
     st.frames.append(frame)
-    while True:
+    for _ in range(st.settings.max_turns):
         mask = mask_and(mask, mask_not(frame.broken))
         st.span = s.span
         if mask_any(mask):
@@ -123,6 +123,8 @@ def _while(s: While, st: State, mask: Mask) -> None:
         count_step(st)
         frame.gone = frame.broken
         execute(s.body, st, mask)
+    else:
+        raise MeaningError(f"this loop has not ended after {st.settings.max_turns} iterations", s.span)
     st.frames.pop()
 
 

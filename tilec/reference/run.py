@@ -38,12 +38,14 @@ def run(
     *,
     printed: Callable[[str], None] = _silent,
     max_steps: int = 10_000_000,
+    max_turns: int = 50_000,
 ) -> None:
     """Executes `kernel` on `arrays` (one per tensor parameter, of its NumPy type and shape), which it changes in place.
 
     `scalars` has the scalar parameters; extents that are not given follow from the arrays. `printed` gets each line that the
-    kernel prints; a launch of more than `max_steps` blocks and loop iterations is taken for endless. Raises InputError for arguments that
-    do not fit, MeaningError for what has no meaning, TrapError for a trap.
+    kernel prints. A launch of more than `max_steps` blocks and loop iterations is taken for endless, and so is a While of
+    more than `max_turns` iterations. Raises InputError for arguments that do not fit, MeaningError for what has no meaning,
+    TrapError for a trap.
     """
     given = {**(scalars or {}), **(extents or {})}
     _check_arrays(kernel, arrays)
@@ -56,7 +58,7 @@ def run(
     tensors = {p: arrays[p.name] for p in kernel.params if isinstance(p, Buffer)}
     with np.errstate(all="ignore"):
         for launch in kernel.launches:
-            settings = Settings(kernel.flags, printed, max_steps)
+            settings = Settings(kernel.flags, printed, max_steps, max_turns)
             _launch(launch, tensors, env, settings)
 
 
