@@ -16,7 +16,7 @@ from tilec.frontend.expressions import truth
 from tilec.frontend.machine import Flow, Jump, Machine, is_device
 from tilec.frontend.names import assigned
 from tilec.frontend.sizes import size_help
-from tilec.frontend.values import Frame, Stale
+from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.expr import Expr
 from tilec.ir.tile import If, Seq, Stmt
 from tilec.language.values import Value
@@ -32,7 +32,8 @@ def run_if(m: Machine, node: cst.If, frame: Frame) -> Flow:
             return m.run(node.body, frame)
         return _orelse(m, node.orelse, frame)
     if m.b.launch is None:
-        raise m.fail("TL0204", "this branch needs a value that is only known at run time", frame.source.span(node.test), help=size_help(cond))
+        place = frame.source.span(node.test)
+        raise m.fail("TL0204", "this branch needs a value that is only known at run time", place, help=size_help(cond))
     return _device(m, node, cond, frame)
 
 
@@ -86,6 +87,8 @@ def _merge(frame: Frame, name: str, then: tuple[Value, Flow], other: tuple[Value
         b = a
     if a is _UNBOUND and b is _UNBOUND:
         frame.names.pop(name, None)
+    elif isinstance(a, Poison) or isinstance(b, Poison):
+        frame.names[name] = a if isinstance(a, Poison) else b
     elif same(a, b):
         frame.names[name] = a
     else:

@@ -61,7 +61,8 @@ def _primitive(m: Machine, function: Primitive, args: tuple[Value, ...], kwargs:
     b = m.b
     b.span = span
     if b.launch is None and not function.host:
-        raise m.fail("TL0205", f"`T.{function.name}` is only meaningful inside a kernel", span, help="use it under `with T.Kernel(...)`")
+        text = f"`T.{function.name}` is only meaningful inside a kernel"
+        raise m.fail("TL0205", text, span, help="use it under `with T.Kernel(...)`")
     return _resolve(m, function.call(b, args, kwargs))
 
 
@@ -72,7 +73,8 @@ def _resolve(m: Machine, value: Value) -> Value:
             sizes = tuple(_dynamic(m, name, dtype, value.span) for name in names)
         case ConstSpec(names=names, single=single):
             if m.form is None:
-                raise m.fail("TL0205", "T.const belongs into the body of a kernel", value.span, help="use T.dynamic for run-time sizes outside")
+                text = "T.const belongs into the body of a kernel"
+                raise m.fail("TL0205", text, value.span, help="use T.dynamic for run-time sizes outside")
             sizes = tuple(m.form.size(m, name, value.span) for name in names)
         case EmptySpec():
             if m.form is None:
@@ -146,7 +148,8 @@ def call_function(m: Machine, function: Function, args: tuple[Value, ...], kwarg
     outer = m.created
     if not m.recording:
         m.created = []
-    names, given = _snapshots(m, function, names, span), names
+    given = dict(names)
+    names = _snapshots(m, function, names, span)
     value = _run_body(m, function, names, span)
     if isinstance(value, KernelValue) and not m.recording:
         value = _made_by(m, function, value, given)
@@ -180,7 +183,7 @@ def _run_body(m: Machine, function: Function, names: dict[str, Value], span: Spa
 
 def _made_by(m: Machine, function: Function, kernel: KernelValue, names: Mapping[str, Value]) -> KernelValue:
     """The kernel that a factory returned, with the factory's name, decorators and arguments."""
-    bindings = tuple((n, hostops.short(v)) for n, v in names.items() if not is_device(v))
+    bindings = tuple((n, hostops.spelled(v)) for n, v in names.items() if not is_device(v))
     count = sum(k.function.frame is kernel.function.frame for k in m.created)
     markers = (*kernel.markers, *function.markers)
     return replace(kernel, factory=function, markers=markers, bindings=bindings, siblings=max(kernel.siblings, count))
@@ -232,7 +235,7 @@ def bind_arguments(m: Machine, function: Function, args: tuple[Value, ...], kwar
     for key, value in kwargs.items():
         if key in names and key not in blocked:
             raise m.fail("TL0203", f"`{function.name}` got `{key}` twice", span, where)
-        if key in positional and key not in blocked or key in only:
+        if (key in positional and key not in blocked) or key in only:
             names[key] = value
         elif p.star_kwarg is not None:
             extra[key] = value

@@ -15,7 +15,7 @@ from tilec.diagnostics import CompileError, Diagnostic, Span, error, note
 from tilec.frontend.machine import Machine
 from tilec.frontend.syntax import inner_kernels, style, walk
 from tilec.frontend.values import Fatal, Frame, Function, KernelValue, Module, Partial, Poison
-from tilec.language.values import Marker, Value
+from tilec.language.values import Marker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +154,8 @@ def _named(m: Machine, module: Module, found: list[Candidate], name: str) -> lis
         if hits:
             return [Candidate(hits[0].symbol, hits[0].value, hits[0].span, inner)]
     elif not hits:
-        hits = [Candidate(c.symbol, c.value, c.span, name) for c in found if isinstance(c.value, Function) and name in inner_kernels(c.value.node)]
+        factories = [c for c in found if isinstance(c.value, Function) and name in inner_kernels(c.value.node)]
+        hits = [Candidate(c.symbol, c.value, c.span, name) for c in factories]
     if len(hits) != 1:
         names = ", ".join(_choices(found)) or "none"
         what = f"no kernel `{name}` in {module.path}" if not hits else f"`{name}` names {len(hits)} kernels in {module.path}"
@@ -183,6 +184,3 @@ def define_help(missing: list[str]) -> str:
     return "give " + " ".join(f"-D {n}=VALUE" for n in missing)
 
 
-def value_of(value: Value) -> bool:
-    """True for a value that a parameter can take, as opposed to poison."""
-    return not isinstance(value, Poison)

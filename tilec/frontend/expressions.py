@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from functools import partial
 
 import libcst as cst
 
@@ -170,26 +172,17 @@ def _comparison(m: Machine, node: cst.Comparison, frame: Frame) -> Value:
     left = m.eval(node.left, frame)
     result: Value = True
     for part in node.comparisons:
-        held = result
-
-        def one(part: cst.ComparisonTarget = part, left: Value = left) -> tuple[Value, Value]:
+        op = _COMPARE[type(part.operator)]
+        if result is False:
+            return False
+        if result is True:
             right = m.eval(part.comparator, frame)
-            return compare(m, _COMPARE[type(part.operator)], left, right, span), right
-
-        if held is True:
-            result, left = one()
-        elif isinstance(held, bool):
-            return held
+            result = compare(m, op, left, right, span)
         else:
-            seen: list[Value] = []
-            this = guarded(m, lambda: _keep(one(), seen), span)
-            result, left = logical(m, "and", held, this, span), seen[0]
+            right = guarded(m, partial(m.eval, part.comparator, frame), span)
+            result = logical(m, "and", result, compare(m, op, left, right, span), span)
+        left = right
     return result
-
-
-def _keep(pair: tuple[Value, Value], seen: list[Value]) -> Value:
-    seen.append(pair[1])
-    return pair[0]
 
 
 def logical(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
@@ -242,6 +235,8 @@ def subscript(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
     """`value[...]`: an element of a host container, a reference into a buffer, `T.Tensor[...]`."""
     owner = m.eval(node.value, frame)
     span = frame.source.span(node)
+    if isinstance(owner, Expr):
+        raise m.fail("TL0301", "a number cannot be indexed", span)
     index = items_of(m, node, frame)
     match owner:
         case Buffer():
@@ -252,8 +247,6 @@ def subscript(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
             return Ref(owner.buffer, owner.items + tuple(_item(m, i, span) for i in items), span)
         case Primitive():
             return m.call(owner, index if isinstance(index, tuple) else (index,), {}, span)
-        case Expr():
-            raise m.fail("TL0301", "a number cannot be indexed", span)
         case _:
             return host_item(m, owner, index, span)
 
@@ -309,7 +302,7 @@ def _bound(m: Machine, value: Value, span: Span) -> Value:
     return value
 
 
-def _elements(m: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement], frame: Frame) -> Iterator[Value]:
+def _elements(m: Machine, elements: Sequence[cst.BaseElement], frame: Frame) -> Iterator[Value]:
     for e in elements:
         if isinstance(e, cst.StarredElement):
             yield from m.iterate(m.eval(e.value, frame), frame.source.span(e))
@@ -385,7 +378,8 @@ def _part(m: Machine, part: cst.BaseFormattedStringContent, frame: Frame, raw: b
 
 def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
     params = node.params
-    defaults = {p.name.value: m.eval(p.default, frame) for p in (*params.posonly_params, *params.params, *params.kwonly_params) if p.default}
+    every = (*params.posonly_params, *params.params, *params.kwonly_params)
+    defaults = {p.name.value: m.eval(p.default, frame) for p in every if p.default is not None}
     return Function("lambda", node, closure(m, frame), defaults)
 
 
@@ -482,7 +476,7 @@ def unpack(m: Machine, target: cst.CSTNode, value: Value, frame: Frame) -> None:
             raise m.fail("TL0102", "this loop target is not supported", frame.source.span(target))
 
 
-def spread(m: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement], value: Value, span: Span) -> list[Value]:
+def spread(m: Machine, elements: Sequence[cst.BaseElement], value: Value, span: Span) -> list[Value]:
     """The parts of `value` for the elements of a tuple target, a starred one included."""
     if is_device(value) and len(elements) == 1:
         return [value]  # `with T.Kernel(n) as (bx,)`

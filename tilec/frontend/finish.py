@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from tilec.frontend import hostops
-from tilec.frontend.builtins import BUILTINS
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Fatal, Function, Iter
 from tilec.diagnostics import CompileError
@@ -31,6 +30,8 @@ def finish(
     bindings: tuple[tuple[str, str], ...], outputs: tuple[str, ...] = (), implicit: bool = False,
 ) -> Kernel:  # fmt: skip
     """The kernel that has been recorded in the machine. Raises CompileError when it launches nothing."""
+    if m.errors:
+        raise CompileError(*m.errors)
     stray = m.b.body().body
     if stray:
         span = getattr(stray[0], "span", function.span)
@@ -120,9 +121,11 @@ def _wide_strides(params: tuple[Param, ...], launches: tuple[Launch, ...]) -> tu
     for p in params:
         if isinstance(p, Buffer) and p.strides is not None:
             buffers[p] = replace(p, strides=tuple(in_stride(e) for e in p.strides))
-    changed = tuple(
-        replace(launch, grid=tuple(in_body(e) for e in launch.grid), body=replace_buffers(in_stmt(launch.body), buffers)) for launch in launches
-    )
+
+    def in_launch(launch: Launch) -> Launch:
+        return replace(launch, grid=tuple(map(in_body, launch.grid)), body=replace_buffers(in_stmt(launch.body), buffers))
+
+    changed = tuple(map(in_launch, launches))
     return tuple(buffers.get(p, p) if isinstance(p, Buffer) else p for p in params), changed
 
 
@@ -134,7 +137,8 @@ def _outputs(m: Machine, function: Function, params: tuple[Param, ...], markers:
     names = []
     for index in given if isinstance(given, (list, tuple)) else (given,):
         if isinstance(index, bool) or not isinstance(index, int) or not -len(params) <= index < len(params):
-            raise m.fail("TL0208", f"out_idx {hostops.short(index)} names none of the {len(params)} parameters", function.span)
+            text = f"out_idx {hostops.short(index)} names none of the {len(params)} parameters"
+            raise m.fail("TL0208", text, function.span)
         if not isinstance(params[index], Buffer):
             raise m.fail("TL0208", f"out_idx {index} is `{params[index].name}`, which is no tensor", function.span)
         names.append(params[index].name)
@@ -172,4 +176,4 @@ def raw_configurations(m: Machine, markers: tuple[Marker, ...]) -> list[dict[Any
     return [c for c in given[:MAX_CONFIGS] if isinstance(c, dict)]
 
 
-__all__ = ["BUILTINS", "configurations", "extents", "finish", "raw_configurations"]
+__all__ = ["configurations", "extents", "finish", "raw_configurations"]

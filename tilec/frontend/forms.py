@@ -30,6 +30,12 @@ from tilec.language.builder import Builder
 from tilec.language.values import EmptySpec, Marker, TensorSpec, Value
 
 
+Bindings = tuple[tuple[str, str], ...]
+"""Names and values, as text, that a kernel was specialised with."""
+
+_HOW = 'write `A: T.Tensor((M, N), "float16")` or `n: T.int32`'
+
+
 class Rebind(Exception):
     """The recording must start again: `--arg` has given values to names of T.const."""
 
@@ -67,7 +73,8 @@ class Signature(Form):
     def output(self, m: Machine, spec: EmptySpec) -> Value:
         """A tensor that the callable allocates: one more parameter, after the declared ones."""
         if not self.eager:
-            raise m.fail("TL0205", "T.empty belongs into the body of an eager kernel", spec.span, help="declare the output as a parameter")
+            text = "T.empty belongs into the body of an eager kernel"
+            raise m.fail("TL0205", text, spec.span, help="declare the output as a parameter")
         name = m.b.hint or f"out{len(self.outputs)}"
         buffer = tensor(name, TensorSpec(spec.shape, spec.dtype, None, spec.span), spec.span)
         self.outputs.append(buffer)
@@ -133,7 +140,7 @@ def recording(m: Machine, form: Form | None) -> Iterator[None]:
         m.recording = False
 
 
-def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Marker, ...], bindings: tuple[tuple[str, str], ...]) -> Kernel:
+def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Marker, ...], bindings: Bindings) -> Kernel:
     """The kernel of a @T.prim_func."""
     form = Signature(function)
     names: dict[str, Value] = {}
@@ -141,7 +148,7 @@ def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Mark
     for p in parameters(function.node):
         span = scope.source.span(p.name)
         if p.annotation is None:
-            raise m.fail("TL0207", f"the parameter `{p.name.value}` has no annotation", span, help='write `A: T.Tensor((M, N), "float16")` or `n: T.int32`')
+            raise m.fail("TL0207", f"the parameter `{p.name.value}` has no annotation", span, help=_HOW)
         with m.outside():
             value = annotated(m, p.annotation.annotation, Frame(scope.source, names, scope))
         form.params[p.name.value] = names[p.name.value] = parameter(m, p.name.value, value, span)
@@ -153,7 +160,7 @@ def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Mark
         return finish(m, function, symbol, tuple(form.params.values()), markers, bindings)
 
 
-def record_eager(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: tuple[tuple[str, str], ...]) -> Kernel:
+def record_eager(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: Bindings) -> Kernel:
     """The kernel of an eager @tilelang.jit function; `values` are its compile-time parameters."""
     consts: dict[str, int] = {}
     while True:
@@ -164,7 +171,7 @@ def record_eager(m: Machine, function: Function, symbol: str, values: Mapping[st
 
 
 def _eager_once(
-    m: Machine, function: Function, symbol: str, values: Mapping[str, Value], consts: dict[str, int], bindings: tuple[tuple[str, str], ...]
+    m: Machine, function: Function, symbol: str, values: Mapping[str, Value], consts: dict[str, int], bindings: Bindings
 ) -> Kernel:
     form = Signature(function, consts=consts, eager=True)
     form.order = tuple(p.name.value for p in parameters(function.node) if p.name.value not in values)
@@ -190,8 +197,9 @@ def _eager_once(
             raise CompileError(*m.errors)
         missing = [n for n in form.order if n not in form.params]
         if missing:
-            raise m.fail("TL0207", f"the parameter `{missing[0]}` is never declared", function.span,
-                         help=f'declare it in the body, `{missing[0]}: T.Tensor((M, N), "float16")`, or give -D {missing[0]}=VALUE')  # fmt: skip
+            name = missing[0]
+            raise m.fail("TL0207", f"the parameter `{name}` is never declared", function.span,
+                         help=f'declare it in the body, `{name}: T.Tensor((M, N), "float16")`, or give -D {name}=VALUE')  # fmt: skip
         outputs = _returned(m, form, flow)
         params = (*(form.params[n] for n in form.order), *form.outputs)
         fixed = tuple((n, str(v)) for n, v in consts.items())
@@ -213,7 +221,9 @@ def _returned(m: Machine, form: Signature, flow: Flow) -> tuple[str, ...]:
             raise m.fail("TL0207", f"an eager kernel returns tensors made by T.empty, not {hostops.kind(v)}", span)
     lost = [o for o in form.outputs if o not in given]
     if lost:
-        raise m.fail("TL0207", f"`{lost[0].name}` is made by T.empty and not returned", span, Label(lost[0].span, "made here"), help=f"return {lost[0].name}")
+        name = lost[0].name
+        text = f"`{name}` is made by T.empty and not returned"
+        raise m.fail("TL0207", text, span, Label(lost[0].span, "made here"), help=f"return {name}")
     return tuple(v.name for v in given)
 
 
@@ -253,7 +263,7 @@ def parameter(m: Machine, name: str, value: Value, span: Span) -> Param:
     found = dtype_of(value)
     if found is not None:
         return Var(name, found, VarKind.PARAM, span=span)
-    raise m.fail("TL0207", f"the annotation of `{name}` is neither a tensor nor a dtype", span, help='write `A: T.Tensor((M, N), "float16")` or `n: T.int32`')
+    raise m.fail("TL0207", f"the annotation of `{name}` is neither a tensor nor a dtype", span, help=_HOW)
 
 
 def tensor(name: str, spec: TensorSpec, span: Span) -> Buffer:

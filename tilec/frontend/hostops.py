@@ -14,7 +14,7 @@ from typing import Any
 from tilec.ir.dtypes import DType
 
 MAX_BITS = 4096
-MAX_ITEMS = 1_000_000
+MAX_ITEMS = 200_000
 MAX_WIDTH = 10_000
 
 NUMBER = (int, float)
@@ -243,6 +243,11 @@ def text(value: Any, depth: int = 0) -> str:
         return left + inner + ("," if isinstance(value, tuple) and len(value) == 1 else "") + right
     name = getattr(value, "name", None)
     return f"<{name}>" if isinstance(name, str) else f"<{kind(value)}>"
+
+
+def spelled(value: Any) -> str:
+    """A value as the banner of a kernel shows it: strings without quotes, as -D takes them."""
+    return value if isinstance(value, str) and len(value) <= 40 else short(value) if not isinstance(value, DType) else value.name
 
 
 def short(value: Any) -> str:

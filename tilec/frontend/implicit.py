@@ -17,7 +17,7 @@ import libcst as cst
 
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend.finish import finish
-from tilec.frontend.forms import Signature, annotated, recording, tensor
+from tilec.frontend.forms import Bindings, Signature, annotated, recording, tensor
 from tilec.frontend.infer import Answer, Sketch, infer
 from tilec.frontend.launches import record_launch
 from tilec.frontend.machine import Machine
@@ -56,7 +56,7 @@ class Implicit(Signature):
     blocks: tuple[Var, ...] = ()
 
 
-def record_implicit(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: tuple[tuple[str, str], ...]) -> Kernel:
+def record_implicit(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: Bindings) -> Kernel:
     """The kernel of a function without T.Kernel; `values` are the parameters that have a value while compiling."""
     tensors = tensor_parameters(function)
     order = [p.name.value for p in parameters(function.node)]
@@ -177,7 +177,8 @@ def _bound(m: Machine, function: Function, values: Mapping[str, Value], sizes: M
         for e, given in zip(shape, spec.shape, strict=True):
             if isinstance(e, Var) and isinstance(given, int) and sizes.get(e.name) is e:
                 if found.setdefault(e.name, given) != given:
-                    raise m.fail("TL0208", f"`{e.name}` is {found[e.name]} and {given}", function.span, help=f"--arg {name} and another value disagree")
+                    text = f"`{e.name}` is {found[e.name]} and {given}"
+                    raise m.fail("TL0208", text, function.span, help=f"--arg {name} and another value disagree")
             elif isinstance(e, Const) and isinstance(given, int) and e.value != given:
                 raise m.fail("TL0208", f"--arg {name} has an extent {given} where the kernel needs {e.value}", function.span)
     for name, value in found.items():
@@ -263,18 +264,20 @@ def _tell(m: Machine, function: Function, params: Mapping[str, Param], answer: A
     """One note for each inference."""
     for name, p in params.items():
         if isinstance(p, Buffer):
-            m.b.note("TL0221", f"`{name}` is a {p.dtype} tensor of shape {shape_text(p.shape)} ({answer.reasons[name]})", p.span, help=annotate_help(name))
+            text = f"`{name}` is a {p.dtype} tensor of shape {shape_text(p.shape)} ({answer.reasons[name]})"
+            m.b.note("TL0221", text, p.span, help=annotate_help(name))
     sizes = [n for n, p in params.items() if isinstance(p, Var)]
     if sizes:
         listed = ", ".join(f"`{n}`" for n in sizes)
-        m.b.note("TL0222", f"{listed} {'is a' if len(sizes) == 1 else 'are'} run-time int32 argument{'s' * (len(sizes) > 1)}", function.span,
-                 help="give " + " ".join(f"-D {n}=VALUE" for n in sizes) + " to fix them")  # fmt: skip
+        text = f"{listed} {'is a' if len(sizes) == 1 else 'are'} run-time int32 argument{'s' * (len(sizes) > 1)}"
+        m.b.note("TL0222", text, function.span, help="give " + " ".join(f"-D {n}=VALUE" for n in sizes) + " to fix them")
     used = ", ".join(f"`{v.name}` is the block index along {'xyz'[v.axis]}" for v in launch.block_vars)
     m.b.note("TL0223", used, function.span)
     grid = " x ".join(expr_text(e) for e in launch.grid)
     m.b.note("TL0224", f"the grid is {grid} blocks", function.span, help="write `with T.Kernel(...)` to choose it")
     if launch.threads is None:
-        m.b.note("TL0226", "the number of threads is the compiler's choice", function.span, help="write `with T.Kernel(..., threads=128)` to choose it")
+        text = "the number of threads is the compiler's choice"
+        m.b.note("TL0226", text, function.span, help="write `with T.Kernel(..., threads=128)` to choose it")
 
 
 __all__ = ["annotate_help", "record_implicit", "tensor_parameters"]

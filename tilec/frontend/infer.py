@@ -107,7 +107,7 @@ def _gather(sketch: Sketch) -> _Facts:
 
 def _accesses(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...], Span]]:
     """Every place of a statement where a buffer is indexed."""
-    span = getattr(s, "span")
+    span = s.span
     reads, writes = regions(s)
     for r in (*reads, *writes):
         yield r.buffer, r.starts, r.span
@@ -207,7 +207,7 @@ def _types(facts: _Facts, names: Mapping[Buffer, str], s: Stmt) -> None:
             pairs = [] if source is None else [(source, dst), (dst, source)]
         case _:
             return
-    span = getattr(s, "span")
+    span = s.span
     for outer, tile in pairs:
         if outer in names and tile.scope is not Scope.GLOBAL:
             facts.dtypes.setdefault(names[outer], []).append((tile.dtype, tile, span))
@@ -242,7 +242,8 @@ def _dtype(m: Machine, name: str, buffer: Buffer, facts: _Facts) -> tuple[DType,
         return buffer.dtype, "from its annotation"
     found = facts.dtypes.get(name, [])
     if not found:
-        raise m.fail("TL0230", f"the dtype of `{name}` cannot be inferred: it is neither copied to nor stored from a tile", buffer.span, help=_help(name))
+        text = f"the dtype of `{name}` cannot be inferred: it is neither copied to nor stored from a tile"
+        raise m.fail("TL0230", text, buffer.span, help=_help(name))
     dtype, tile, span = found[0]
     for other, second, place in found[1:]:
         if other != dtype:
@@ -334,7 +335,8 @@ def _shape(m: Machine, name: str, buffer: Buffer, extents: Mapping[Dim | Block, 
 
 def _grid(m: Machine, function: Function, sketch: Sketch, facts: _Facts, extents: Mapping[Dim | Block, Expr]) -> dict[int, Expr]:
     """The number of tiles along each block index that the kernel uses."""
-    used = {v.axis for s in walk_stmt(sketch.launch.body) for e in stmt_exprs(s) for v in walk_expr(e) if isinstance(v, Var) and v.kind is VarKind.BLOCK}
+    found = (v for s in walk_stmt(sketch.launch.body) for e in stmt_exprs(s) for v in walk_expr(e) if isinstance(v, Var))
+    used = {v.axis for v in found if v.kind is VarKind.BLOCK}
     grid: dict[int, Expr] = {}
     for axis in sorted(used):
         counts: list[Expr] = []

@@ -60,7 +60,8 @@ def _launch(
 ) -> None:
     b = m.b
     if not m.recording:
-        raise m.fail("TL0205", "T.Kernel outside of a kernel function", span, help="decorate the function with @T.prim_func or @tilelang.jit")
+        text = "T.Kernel outside of a kernel function"
+        raise m.fail("TL0205", text, span, help="decorate the function with @T.prim_func or @tilelang.jit")
     given = list(target_names(target)) if target is not None else []
     axes = "xyz"
     grid = tuple(arith.as_expr(b, e) if not isinstance(e, int) else Const(e, INT32) for e in spec.grid)

@@ -77,7 +77,7 @@ def _rows(name: str, count: Callable[[list[int], Any], int], make: Callable[...,
 def _product_count(sizes: list[int], repeat: Any) -> int:
     if len(sizes) * repeat > 64:
         raise HostError("itertools.product() of so many values")
-    return math.prod(sizes) ** max(0, repeat)
+    return int(math.prod(sizes) ** max(0, repeat))
 
 
 def _choices(sizes: list[int], r: Any) -> int:
@@ -139,8 +139,10 @@ _TYPING = (
 )  # fmt: skip
 
 LIBRARY: dict[str, Namespace] = {
-    "math": Namespace("math", {n: _numeric(n, getattr(math, n)) for n in _MATH_NAMES if hasattr(math, n)}
-                      | {"prod": Builtin("prod", _math_prod), "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "tau": math.tau}),
+    "math": Namespace("math", {
+        **{n: _numeric(n, getattr(math, n)) for n in _MATH_NAMES if hasattr(math, n)},
+        "prod": Builtin("prod", _math_prod), "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "tau": math.tau,
+    }),
     "itertools": Namespace("itertools", _ITERTOOLS),
     "functools": Namespace("functools", {
         "partial": Builtin("partial", _partial), "reduce": Builtin("reduce", _reduce), "lru_cache": Builtin("lru_cache", _transparent),

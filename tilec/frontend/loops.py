@@ -18,7 +18,7 @@ from tilec.frontend.names import assigned, is_var, target_names
 from tilec.frontend.persistent import record_persistent
 from tilec.frontend.sizes import size_help
 from tilec.frontend.syntax import walk
-from tilec.frontend.values import Frame, Stale
+from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.dtypes import BOOL, INT32, INT64, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Break, For, If, Parallel, Seq, Stmt, Store, While
@@ -106,7 +106,7 @@ def _host_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
         m.step(node, frame)
         known = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
         if not isinstance(known, bool):
-            raise m.fail("TL0105", "this `while` becomes a run-time loop after it was started while compiling", frame.source.span(node.test),
+            raise m.fail("TL0105", "this `while` becomes a run-time loop after it was started", frame.source.span(node.test),
                          help=size_help(known) or "keep its counter in a T.alloc_var")  # fmt: skip
         if not known:
             return m.run(node.orelse.body, frame) if node.orelse is not None else None
@@ -135,6 +135,8 @@ class _Carried:
         """What the names are after the loop."""
         for name in self.names:
             now = self.frame.names.get(name)
+            if isinstance(now, Poison):
+                continue
             if now is not None and now is self.marks.get(name):
                 self.frame.names[name] = self.before[name]
             elif now is not None and not (is_var(now) and now is self.before.get(name)):
@@ -203,7 +205,8 @@ class _Recorder:
         start, stop, step = (arith.as_expr(m.b, v, dtype) for v in (spec.start, spec.stop, spec.step))
         var = self._var(0, dtype)
         body = self._record("vectorized" if spec.kind == "vectorized" else "serial")
-        m.b.emit(For(var, start, stop, step, spec.kind, body, spec.options.get("num_stages"), _outline(self.span, spec)))
+        place = _outline(self.span, spec)
+        m.b.emit(For(var, start, stop, step, spec.kind, body, spec.options.get("num_stages"), place))
 
     def parallel(self, spec: LoopSpec) -> None:
         """One nest of independent iterations."""

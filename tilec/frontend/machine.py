@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -24,8 +24,7 @@ from tilec.ir.kernel import Launch
 from tilec.language.builder import Builder
 from tilec.language.values import EmptySpec, Ref, Value
 
-MAX_STEPS = 1_000_000
-MAX_CALLS = 150
+MAX_STEPS = 250_000
 MAX_ERRORS = 20
 
 
@@ -146,7 +145,8 @@ class Machine(ABC):
         """Spends steps for `count` elements made at once."""
         self.steps += count
         if self.steps > MAX_STEPS:
-            raise Fatal(*error("TL0104", f"evaluating this file takes more than {MAX_STEPS} steps; it stopped here", span).diagnostics)
+            text = f"evaluating this file takes more than {MAX_STEPS} steps; it stopped here"
+            raise Fatal(*error("TL0104", text, span).diagnostics)
 
     def fail(self, code: str, message: str, span: Span, *labels: Label, help: str = "") -> CompileError:
         """An error with the chain of call sites; the caller raises it."""
@@ -162,7 +162,7 @@ class Machine(ABC):
         first = cause.diagnostics[0]
         label = Label(span, f"`{value.what}` is needed here")
         labels = first.labels if span == first.span or any(x.text == label.text for x in first.labels) else (*first.labels, label)
-        raise CompileError(Diagnostic(first.severity, first.code, first.message, first.span, labels, first.help, first.chain), *cause.diagnostics[1:])
+        raise CompileError(replace(first, labels=labels), *cause.diagnostics[1:])
 
     def keep(self, fault: CompileError) -> Reported:
         """Keeps an error of the kernel for the end and gives the mark that stands for it. Too many end the reading."""
@@ -210,8 +210,8 @@ class Machine(ABC):
     def may_change(self, value: Value, span: Span) -> None:
         """Refuses to change a host container from inside a run-time loop or branch that it lives outside of."""
         if self.owners.get(id(value), (None, 0))[1] != self.depth:
-            raise self.fail("TL0106", "this changes a Python container inside a run-time loop or branch, which happens only once, while compiling",
-                            span, help="keep run-time values in T.alloc_var, T.alloc_local or a tile")  # fmt: skip
+            text = "this changes a Python container inside a run-time loop or branch, which happens only once, while compiling"
+            raise self.fail("TL0106", text, span, help="keep run-time values in T.alloc_var, T.alloc_local or a tile")
 
 
 def is_device(value: Any) -> bool:

@@ -25,19 +25,19 @@ _STR = frozenset(
     "islower isupper isspace isidentifier find rfind index rindex count title capitalize swapcase casefold zfill ljust rjust center "
     "removeprefix removesuffix splitlines partition rpartition".split()
 )
+_ALGEBRA = frozenset("union intersection difference symmetric_difference issubset issuperset isdisjoint update".split())
 _METHODS: dict[type, frozenset[str]] = {
     str: _STR,
     list: frozenset("append extend insert pop remove index count reverse sort copy clear".split()),
     tuple: frozenset(("index", "count")),
     dict: frozenset("get keys values items pop update setdefault copy clear".split()),
-    set: frozenset("add discard remove union intersection difference symmetric_difference issubset issuperset isdisjoint update copy clear".split()),
-    frozenset: frozenset("union intersection difference symmetric_difference issubset issuperset isdisjoint copy".split()),
+    set: _ALGEBRA | frozenset("add discard remove copy clear".split()),
+    frozenset: (_ALGEBRA | {"copy"}) - {"update"},
     int: frozenset(("bit_length", "bit_count", "is_integer")),
     bool: frozenset(("bit_length", "bit_count")),
     float: frozenset(("is_integer",)),
 }
 _CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard".split())
-_ALGEBRA = frozenset("union intersection difference symmetric_difference issubset issuperset isdisjoint update".split())
 
 
 def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
@@ -116,10 +116,10 @@ def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs
             return owner
         if name in _CHANGES and isinstance(owner, (list, dict, set)):
             m.may_change(owner, span)
-        result = _host_method(m, owner, name, args, kwargs)
+        result = hostops.checked(_host_method(m, owner, name, args, kwargs))
     if isinstance(result, (list, tuple, dict, set)):
         m.spend(len(result), span)
-    return m.own(hostops.checked(result))
+    return m.own(result)
 
 
 def _device_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
@@ -154,15 +154,15 @@ def _str_method(m: Machine, owner: str, name: str, args: tuple[Value, ...], kwar
         if sum(len(v) for v in values[0] if isinstance(v, str)) + len(owner) * len(values[0]) > hostops.MAX_ITEMS:
             raise HostError("the result would be too long")
     if name == "format":
-        if any(c in owner for c in ("!", "[", ".{")) or any("." in f.split(":")[0] for f in owner.split("{")[1:] if "}" in f):
+        if any(c in owner for c in ("!", "[", ".{", ":{")) or any("." in f.split(":")[0] for f in owner.split("{")[1:] if "}" in f):
             raise HostError("this str.format() text is not supported; use an f-string")
         hostops.check_widths(owner)
         values, kwargs = [hostops.printable(v) for v in args], {k: hostops.printable(v) for k, v in kwargs.items()}
     if name in ("ljust", "rjust", "center", "zfill") and values and isinstance(values[0], int) and values[0] > hostops.MAX_WIDTH:
         raise HostError(f"a width above {hostops.MAX_WIDTH}")
-    if name == "replace" and len(values) >= 2 and all(isinstance(v, str) for v in values[:2]):
-        if (len(owner) + 1) * max(1, len(values[1])) > hostops.MAX_ITEMS:
-            raise HostError("the result might be too long")
+    texts = len(values) >= 2 and all(isinstance(v, str) for v in values[:2])
+    if name == "replace" and texts and (len(owner) + 1) * max(1, len(values[1])) > hostops.MAX_ITEMS:
+        raise HostError("the result might be too long")
     try:
         return getattr(owner, name)(*values, **kwargs)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as fault:
@@ -235,6 +235,11 @@ def _set_method(m: Machine, owner: set[Value] | frozenset[Value], name: str, arg
         raise HostError(f"set.{name}(): {fault}") from None
 
 
+def _set_order(v: Value) -> tuple[str, float, str]:
+    """A fixed order for the members of a set, so that output does not depend on hashes."""
+    return type(v).__name__, v if isinstance(v, (int, float)) else 0, hostops.text(v)
+
+
 def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
     """The elements of a host iterable, in order."""
     value = hostops.plain(value)
@@ -246,7 +251,7 @@ def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
         case list() | tuple() | dict() | str():
             return list(value)
         case set() | frozenset():
-            return sorted(value, key=lambda v: (type(v).__name__, repr(v) if not isinstance(v, (int, float)) else "", v if isinstance(v, (int, float)) else 0))
+            return sorted(value, key=_set_order)
         case range():
             with m.host(span):
                 m.spend(min(len(value), hostops.MAX_ITEMS), span)

@@ -9,11 +9,11 @@ or under `-I`, which are read the same way. Everything else is poison.
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import libcst as cst
 
-from tilec.diagnostics import CompileError, Span
+from tilec.diagnostics import Span
 from tilec.frontend.library import LIBRARY
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
@@ -31,8 +31,8 @@ def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
     tree = source.tree
     assert isinstance(tree, cst.Module)
     statements: list[cst.CSTNode] = []
-    for node in tree.body:
-        statements.extend(node.body if isinstance(node, cst.SimpleStatementLine) else [node])
+    for line in tree.body:
+        statements.extend(line.body if isinstance(line, cst.SimpleStatementLine) else [line])
     bindings: dict[str, list[int]] = {}
     stars = []
     for k, node in enumerate(statements):
@@ -113,53 +113,51 @@ def _module_of(frame: Frame) -> Module | None:
     return scope.module if scope is not None else None
 
 
-def _roots(m: Machine) -> list[str]:
-    own = "" if m.request.path == "-" else os.path.dirname(m.request.path)
-    return [own, *m.request.include]
+def _roots(m: Machine) -> list[Path]:
+    own = Path() if m.request.path == "-" else Path(m.request.path).parent
+    return [own, *map(Path, m.request.include)]
 
 
-def _parent(base: Module | None, level: int) -> str:
-    folder = os.path.dirname(base.path) if base is not None and base.path != "-" else ""
+def _parent(base: Module | None, level: int) -> Path:
+    """The directory that `level` dots of a relative import mean."""
+    folder = Path(base.path).parent if base is not None and base.path != "-" else Path()
     for _ in range(level - 1):
-        folder = os.path.dirname(folder) if folder else os.pardir
+        folder = folder.parent if folder.name not in ("", "..") else folder / ".."
     return folder
 
 
-def _find(m: Machine, root: str, parts: list[str]) -> Module | None:
+def _find(m: Machine, root: Path, parts: list[str]) -> Module | None:
     """The file of a dotted name under a directory: a module, or a package's __init__ (which may be missing)."""
     if not all(p.isidentifier() for p in parts):
         return None
-    stem = os.path.join(root, *parts) if parts else root
-    candidates = [os.path.join(stem, "__init__.py")] if not parts else [os.path.join(stem, "__init__.py"), stem + ".py"]
+    stem = root.joinpath(*parts)
+    candidates = [stem / "__init__.py"] + ([stem.parent / f"{stem.name}.py"] if parts else [])
     for path in candidates:
-        if os.path.isfile(path):
+        if path.is_file():
             return read_module(m, ".".join(parts), path)
-    if parts and stem and os.path.isdir(stem):
-        return _namespace(m, ".".join(parts), stem)
-    return None
+    return _namespace(m, ".".join(parts), stem) if stem.is_dir() else None
 
 
-def _namespace(m: Machine, name: str, folder: str) -> Module:
+def _namespace(m: Machine, name: str, folder: Path) -> Module:
     """A directory without __init__.py, which holds modules and no names."""
-    path = os.path.join(folder, "__init__.py")
-    key = os.path.realpath(path)
+    path = folder / "__init__.py"
+    key = str(path.resolve())
     if key not in m.modules:
-        m.modules[key] = Module(name, path, load(path, ""), (), {}, package=True)
+        m.modules[key] = Module(name, str(path), load(str(path), ""), (), {}, package=True)
     return m.modules[key]
 
 
-def read_module(m: Machine, name: str, path: str) -> Module:
+def read_module(m: Machine, name: str, path: Path) -> Module:
     """Reads and scans a sibling file once. Raises CompileError for what is wrong with it."""
-    key = os.path.realpath(path)
+    key = str(path.resolve())
     if key not in m.modules:
-        shown = os.path.normpath(path)
+        shown = str(path)
         try:
-            with open(path, "rb") as file:
-                text = file.read()
+            text = path.read_bytes()
         except OSError as fault:
-            raise CompileError(*m.fail("TL0103", f"cannot read the file: {fault.strerror}", Span(shown, 1, 1, 1, 1)).diagnostics) from None
+            raise m.fail("TL0103", f"cannot read the file: {fault.strerror}", Span(shown, 1, 1, 1, 1)) from None
         m.files.append(shown)
-        m.modules[key] = scan(name, shown, load(shown, text), os.path.basename(path) == "__init__.py")
+        m.modules[key] = scan(name, shown, load(shown, text), path.name == "__init__.py")
     return m.modules[key]
 
 
@@ -186,7 +184,7 @@ def module_attribute(m: Machine, module: Module, name: str, span: Span) -> Value
     except KeyError:
         pass
     if module.package:
-        found = _find(m, os.path.dirname(module.path), [name])
+        found = _find(m, Path(module.path).parent, [name])
         if found is not None:
             return found
     raise m.fail("TL0201", f"the module `{module.name or module.path}` has no `{name}`", span)

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import libcst as cst
 
-from tilec.diagnostics import Label, Span
+from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
@@ -27,7 +28,7 @@ def lookup(m: Machine, frame: Frame, name: str, span: Span, builtins: Mapping[st
     if value is _MISSING:
         value = builtins.get(name, _MISSING)
     if value is _MISSING:
-        raise m.fail("TL0201", f"unknown name `{name}`", span, help=_near(frame, name, builtins))
+        raise _unknown(m, frame, name, span, builtins)
     if isinstance(value, Stale):
         text = f"`{value.name}` has no single value here: {value.reason}"
         raise m.fail("TL0106", text, span, Label(value.span, "it is assigned in this statement"), help=stale_help(value.name))
@@ -61,6 +62,16 @@ def known(m: Machine, frame: Frame, name: str) -> Value | None:
     """The value of a name if reading it is possible at all, else None."""
     value = frame.names.get(name)
     return None if isinstance(value, (Stale, Poison)) else value
+
+
+def _unknown(m: Machine, frame: Frame, name: str, span: Span, builtins: Mapping[str, Value]) -> CompileError:
+    scope: Frame | None = frame
+    while scope is not None:
+        if scope.module is not None and name in scope.module.bindings:
+            later = scope.module.source.span(scope.module.statements[scope.module.bindings[name][0]])
+            return m.fail("TL0201", f"`{name}` is used before it has a value", span, Label(later, "it is bound here"))
+        scope = scope.parent
+    return m.fail("TL0201", f"unknown name `{name}`", span, help=_near(frame, name, builtins))
 
 
 def _near(frame: Frame, name: str, builtins: Mapping[str, Value]) -> str:
@@ -122,7 +133,8 @@ def bind(m: Machine, frame: Frame, name: str, value: Value, span: Span) -> None:
         scope.names[name] = value
         return
     if scope is not frame and m.depth > scope.depth:
-        raise m.fail("TL0106", f"`{name}` belongs to an outer function and is assigned under run-time control flow", span, help=stale_help(name))
+        text = f"`{name}` belongs to an outer function and is assigned under run-time control flow"
+        raise m.fail("TL0106", text, span, help=stale_help(name))
     scope.names[name] = snapshot(m, value, name, span)
 
 
@@ -199,8 +211,25 @@ def _walrus(node: cst.CSTNode) -> Iterator[str]:
         yield from target_names(node.target)
     if isinstance(node, (cst.Name, cst.Integer, cst.Float, cst.SimpleString, cst.Lambda)):
         return
-    for child in node.children:
+    for child in children(node):
         yield from _walrus(child)
+
+
+@cache
+def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold code: not those for blanks, comments and separators."""
+    blank = ("whitespace", "leading_", "trailing_", "lines_after", "header", "footer", "lpar", "rpar", "lbra", "rbra", "comma", "semicolon", "equal")
+    return tuple(name for name in kind.__dataclass_fields__ if not name.startswith(blank))
+
+
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes directly below a node, in order; much quicker than libcst's own, which goes through its visitors."""
+    for name in _parts(type(node)):
+        part = getattr(node, name)
+        if isinstance(part, (tuple, list)):
+            yield from (p for p in part if isinstance(p, cst.CSTNode))
+        elif isinstance(part, cst.CSTNode):
+            yield part
 
 
 def target_names(target: cst.CSTNode) -> Iterator[str]:

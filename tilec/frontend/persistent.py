@@ -38,8 +38,9 @@ def record_persistent(
         coordinates = [*digits[1:-1], arith.binary(b, "add", arith.binary(b, "mul", digits[0], group), digits[-1])]
         variables: list[Expr] = []
         for name, place, value in zip(names, places, coordinates, strict=True):
-            variables.append(Var(name, value.dtype, VarKind.LET, span=place))
-            b.emit(Let(variables[-1], value, place))
+            var = Var(name, value.dtype, VarKind.LET, span=place)
+            variables.append(var)
+            b.emit(Let(var, value, place))
         inside: Value = arith.compare(b, "lt", variables[-1], last)
         inside = arith.logical(b, "and", arith.compare(b, "lt", number, total), inside)
         b.emit(If(inside, body(variables), Seq(()), span))

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from tilec.diagnostics import CompileError, Diagnostic, Label, Severity, Span, error, note
 from tilec.frontend import hostops
@@ -21,7 +21,7 @@ from tilec.frontend.modules import scan
 from tilec.frontend.request import Request
 from tilec.frontend.source import load
 from tilec.frontend.syntax import inner_kernels, parameters, walk
-from tilec.frontend.values import Function, KernelValue, Module, Poison
+from tilec.frontend.values import Function, KernelValue, Poison
 from tilec.ir.kernel import Kernel
 from tilec.ir.kernel import Module as Result
 from tilec.language.builder import Builder
@@ -58,16 +58,21 @@ def _read(request: Request) -> Result:
     m = Evaluator(request, Builder(sm_count=request.sm_count))
     m.files.append(request.path)
     source = load(request.path, request.text)
-    stem = os.path.splitext(os.path.basename(request.path))[0] if request.path != "-" else "stdin"
-    module = scan(stem, request.path, source)
-    m.modules[os.path.realpath(request.path)] = module
+    path = Path(request.path)
+    module = scan(path.stem if request.path != "-" else "stdin", request.path, source)
+    m.modules[str(path.resolve())] = module
     chosen = choose(m, module, discover(m, module))
     kernels, left_out = _build(m, chosen)
     if not kernels:
-        raise CompileError(*(replace(d, severity=Severity.ERROR, code="TL0204") for d in left_out))
+        raise CompileError(*(replace(d, severity=Severity.ERROR, code="TL0204", message=_needs(d)) for d in left_out))
     _check_symbols(kernels)
     notes = (*left_out, *m.notes, *_unused(m, request))
     return Result(tuple(kernels), notes, tuple(m.files))
+
+
+def _needs(d: Diagnostic) -> str:
+    """The note that a kernel is left out, as the error it is when no kernel remains."""
+    return d.message.replace("is not compiled", "cannot be compiled")
 
 
 def _build(m: Machine, chosen: list[Candidate]) -> tuple[list[Kernel], list[Diagnostic]]:
@@ -104,7 +109,7 @@ def _kernels(m: Machine, c: Candidate) -> list[Kernel]:
             assert isinstance(c.value, Function)
             runtime = _runtime_parameters(m, c.value) if kind == "eager" else tensor_parameters(c.value)
             values = _values(m, c.value, runtime, sizes_open=kind == "implicit")
-            bindings = tuple((n, hostops.short(v)) for n, v in values.items())
+            bindings = tuple((n, hostops.spelled(v)) for n, v in values.items())
             record = record_eager if kind == "eager" else record_implicit
             return [record(m, c.value, c.symbol, values, bindings)]
 
@@ -119,7 +124,7 @@ def _from_factory(m: Machine, c: Candidate) -> list[Kernel]:
         made = [k for k in m.created if k.function.name == c.inner]
         if not made:
             raise m.fail("TL0206", f"`{function.name}` does not define `{c.inner}` with these parameters", function.span)
-        bindings = tuple((n, hostops.short(v)) for n, v in values.items())
+        bindings = tuple((n, hostops.spelled(v)) for n, v in values.items())
         given = [replace(made[-1], factory=function, markers=(*made[-1].markers, *function.markers), bindings=bindings)]
     else:
         given = [v for v in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(v, KernelValue)]
@@ -157,6 +162,7 @@ def _values(m: Machine, function: Function, runtime: frozenset[str], sizes_open:
     """Values of the compile-time parameters: -D, then an autotune configuration, then the default. Raises Missing."""
     values: dict[str, Value] = {}
     missing: list[tuple[str, Span]] = []
+    notes: list[Diagnostic] = []
     configs = raw_configurations(m, function.markers)
     tuned = configs[0] if configs else {}
     for p in parameters(function.node):
@@ -170,13 +176,14 @@ def _values(m: Machine, function: Function, runtime: frozenset[str], sizes_open:
         elif default is None and name in tuned:
             values[name] = tuned[name]
             text = f"`{name}` is {hostops.short(tuned[name])}, from the first configuration of the autotune decorator"
-            m.notes.append(note("TL0210", text, function.frame.source.span(p.name), help=f"-D {name}=VALUE gives another"))
+            notes.append(note("TL0210", text, function.frame.source.span(p.name), help=f"-D {name}=VALUE gives another"))
         elif name in function.defaults:
             values[name] = m.use(default, function.span) if isinstance(default, Poison) else default
         elif not sizes_open:
             missing.append((name, function.frame.source.span(p.name)))
     if missing:
         raise Missing([n for n, _ in missing], missing[0][1])
+    m.notes.extend(notes)
     return values
 
 
@@ -196,4 +203,3 @@ def _unused(m: Machine, request: Request) -> list[Diagnostic]:
     return [Diagnostic(Severity.WARNING, "TL0204", f"-D {n} is not a parameter of any compiled kernel", place) for n in lost]
 
 
-__all__ = ["Module", "read"]

@@ -19,7 +19,8 @@ from tilec.diagnostics import CompileError, Span, error
 
 MAX_BYTES = 4 << 20
 MAX_BRACKETS = 100
-MAX_CHAIN = 1000
+MAX_CHAIN = 400
+MAX_ELIFS = 1000
 
 _TOKEN = re.compile(
     r"""(?P<string>[rRbBfFuU]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
@@ -80,7 +81,7 @@ def decode(path: str, text: str | bytes) -> str:
         try:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as fault:
-            before = text[: fault.start]
+            before = bytes(fault.object[: fault.start])
             line, col = before.count(b"\n") + 1, fault.start - (before.rfind(b"\n") + 1) + 1
             raise error("TL0103", "the file is not UTF-8 text", Span(path, line, col, line, col + 1)) from None
     zero = text.find("\0")
@@ -91,16 +92,17 @@ def decode(path: str, text: str | bytes) -> str:
 
 
 def _syntax_error(path: str, code: str, fault: cst.ParserSyntaxError) -> CompileError:
-    found = re.search(r"error at (\d+):(\d+): (.*)", fault.message)
-    line, col = (int(found[1]), int(found[2]) + 1) if found else (fault.raw_line, fault.raw_column + 1)
-    lines = code.split("\n")
-    if line > len(lines) or (line == len(lines) and not lines[-1] and line > 1):
-        return error("TL0101", "syntax error: the file ends in the middle of a statement", Span(path, line, 1, line, 1))
-    text = lines[line - 1]
-    what = "syntax error" if found else f"syntax error: {fault.message.removeprefix('tokenizer error: ')}"
-    near = text[max(0, col - 2) :].split()
-    shown = f"{what} near `{near[0][:40]}`" if near else what
-    return error("TL0101", shown, Span(path, line, max(1, col - 1), line, max(2, col)))
+    """The error for text that does not parse. Python's own parser says best where and why; it too only reads the text."""
+    import ast
+
+    try:
+        ast.parse(code)
+    except SyntaxError as said:
+        line, col = max(1, said.lineno or 1), max(1, said.offset or 1)
+        return error("TL0101", f"syntax error: {said.msg}", Span(path, line, col, line, col + 1))
+    except (ValueError, MemoryError, RecursionError):
+        pass
+    return error("TL0101", "syntax error", Span(path, fault.raw_line, fault.raw_column + 1, fault.raw_line, fault.raw_column + 2))
 
 
 def check_nesting(path: str, code: str) -> None:
@@ -140,7 +142,7 @@ def _depths(code: str) -> Iterator[tuple[str, int, int]]:
         inside = _string_depth(text) if kind == "string" else 0
         if len(chains) + inside > MAX_BRACKETS:
             yield f"more than {MAX_BRACKETS} brackets", line, at - start + 1
-        if chains[-1] > 2 * MAX_CHAIN or lambdas > MAX_BRACKETS or elifs > MAX_CHAIN:
+        if chains[-1] > 2 * MAX_CHAIN or lambdas > MAX_BRACKETS or elifs > MAX_ELIFS:
             yield f"more than {MAX_CHAIN} links in one chain", line, at - start + 1
         line, start = _advance(line, start, text, at)
 

@@ -28,8 +28,8 @@ from tilec.language.values import Ref, Slice, Value
 def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
     """Runs the statements of a block until one of them leaves it."""
     match body:
-        case cst.IndentedBlock(body=parts) | cst.SimpleStatementLine(body=parts) | cst.SimpleStatementSuite(body=parts) | cst.Module(body=parts):
-            for part in parts:
+        case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite():
+            for part in body.body:
                 flow = run_block(m, part, frame) if isinstance(part, cst.SimpleStatementLine) else run_statement(m, part, frame)
                 if flow is not None:
                     return flow
@@ -42,7 +42,8 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
     """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host)."""
     m.step(node, frame)
     try:
-        return _statement(m, node, frame)
+        with m.host(frame.source.span(node)):
+            return _statement(m, node, frame)
     except Fatal:
         raise
     except CompileError as fault:
@@ -242,7 +243,7 @@ def _return(m: Machine, node: cst.Return, value: cst.BaseExpression | None, fram
         raise m.fail("TL0105", "`return` inside T.Kernel", span, help="put the rest of the kernel under an `if`")
     if m.depth > frame.depth:
         text = "`return` under a condition that is only known at run time"
-        raise m.fail("TL0105", text, span, help="compute the value with T.if_then_else, or assign to a T.alloc_var, and return it at the end")
+        raise m.fail("TL0105", text, span, help="use T.if_then_else, or assign to a T.alloc_var and return it at the end")
     result = None if value is None else m.eval(value, frame)
     if m.depth and is_device(result) and not isinstance(result, Buffer) and not isinstance(result, Ref):
         result = snapshot(m, result, "result", span)
@@ -262,7 +263,8 @@ def _jump(m: Machine, node: cst.CSTNode, frame: Frame) -> Jump:
             raise m.fail("TL0105", text, span, help="loop with T.serial or T.unroll over a range instead")
         return Jump.BREAK if leaves else Jump.CONTINUE
     if loop.kind in ("parallel", "vectorized", "grid"):
-        raise m.fail("TL0105", f"`{word}` in a {_LOOP_NAMES[loop.kind]} loop", span, help="use T.serial, or an `if` around the rest of the body")
+        text = f"`{word}` in a {_LOOP_NAMES[loop.kind]} loop"
+        raise m.fail("TL0105", text, span, help="use T.serial, or an `if` around the rest of the body")
     m.b.span = span
     if leaves and loop.left is not None:
         m.b.emit(Store(loop.left, (), Const(1, loop.left.dtype), span))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tilec.frontend.names import dotted
+from tilec.frontend.names import children, dotted
 
 Def = cst.FunctionDef | cst.Lambda
 
@@ -28,7 +28,7 @@ def walk(node: cst.CSTNode, into_functions: bool = True) -> Iterator[cst.CSTNode
         yield current
         if not into_functions and current is not node and isinstance(current, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
             continue
-        stack.extend(reversed(current.children))
+        stack.extend(reversed(tuple(children(current))))
 
 
 def yields(node: cst.FunctionDef) -> bool:
