@@ -9,12 +9,12 @@ import pytest
 from tilec.ir import dtypes as dt
 from tilec.ir.text import parse
 from tilec.ir.verify import verify
-from tilec.reference import compare, np_dtype, random_inputs, run, tolerance
+from tilec.reference import compare, kernel_tolerance, np_dtype, random_inputs, run, tolerance
 
 TILES = """
 kernel matmul[M, N, K](A: {operand}[{a}], B: {operand}[{b}], C: {out}[M, N]):
 {flags}
-  launch (bx, by) in (ceildiv(N, {BN}), ceildiv(M, {BM})) threads (128, 1, 1):
+  launch (bx, by) in (ceildiv(N, {BN}), ceildiv(M, {BM})) threads ({threads}, 1, 1):
     alloc A_s: shared {operand}[{a_tile}]
     alloc B_s: shared {operand}[{b_tile}]
     alloc C_l: fragment {acc}[{BM}, {BN}]
@@ -27,7 +27,7 @@ kernel matmul[M, N, K](A: {operand}[{a}], B: {operand}[{b}], C: {out}[M, N]):
 """
 
 
-def matmul(operand, acc, out, trans_a=False, trans_b=False, block=(32, 32, 32), flags=""):
+def matmul(operand, acc, out, trans_a=False, trans_b=False, block=(32, 32, 32), flags="", threads=128):
     """A tiled product with dynamic extents; A is stored K x M when `trans_a`, B is N x K when `trans_b`."""
     bm, bn, bk = block
     zero = "0.0" if acc == "float32" else f"0.0:{acc}" if "float" in acc else "0"
@@ -37,7 +37,7 @@ def matmul(operand, acc, out, trans_a=False, trans_b=False, block=(32, 32, 32), 
         a_tile=f"{bk}, {bm}" if trans_a else f"{bm}, {bk}", b_tile=f"{bn}, {bk}" if trans_b else f"{bk}, {bn}",
         a_at=f"k * {bk} +: {bk}, by * {bm} +: {bm}" if trans_a else f"by * {bm} +: {bm}, k * {bk} +: {bk}",
         b_at=f"bx * {bn} +: {bn}, k * {bk} +: {bk}" if trans_b else f"k * {bk} +: {bk}, bx * {bn} +: {bn}",
-        flags=flags,
+        flags=flags, threads=threads,
     )  # fmt: skip
     kernel = parse(text)
     verify(kernel)
@@ -106,6 +106,19 @@ def test_float32_operands_are_truncated_unless_told():
     assert compare(cut[0] @ cut[1], exact, dt.FLOAT32, 64) is not None
 
 
+@pytest.mark.parametrize(("block", "threads"), [((8, 32, 32), 128), ((32, 12, 32), 128), ((32, 32, 20), 128), ((32, 32, 32), 48)])
+def test_float32_tiles_that_no_tensor_core_multiplies_stay_whole(block, threads):
+    rng = np.random.default_rng(16)
+    m, n, k = block
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    kernel = matmul("float32", "float32", "float32", block=block, threads=threads)
+    c = np.full((m, n), np.nan, np.float32)
+    run(kernel, {"A": a, "B": b, "C": c})
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert compare(c, exact, dt.FLOAT32, limit=kernel_tolerance(kernel, dt.FLOAT32)) is None
+    assert kernel_tolerance(kernel, dt.FLOAT32) == pytest.approx(1e-5)
+
+
 def test_float16_accumulator_rounds_every_sixteen_steps():
     """2048 + 16 * 0.0625 rounds back to 2048 in each step of 16, but adding 0.0625 * 256 at once would not."""
     kernel = matmul("float16", "float16", "float16", block=(16, 16, 32))
@@ -121,7 +134,7 @@ def test_clear_may_depend_on_the_loop():
     text = TILES.replace("square", "square clear k == 0").replace("fill C_l = {zero}", "pass")
     filled = text.format(
         operand="float16", acc="float32", out="float32", a="M, K", b="K, N", a_tile="32, 32", b_tile="32, 32", BM=32, BN=32, BK=32,
-        a_at="by * 32 +: 32, k * 32 +: 32", b_at="k * 32 +: 32, bx * 32 +: 32", ta="", tb="", flags="",
+        a_at="by * 32 +: 32, k * 32 +: 32", b_at="k * 32 +: 32, bx * 32 +: 32", ta="", tb="", flags="", threads=128,
     )  # fmt: skip
     kernel = parse(filled)
     verify(kernel)
@@ -133,7 +146,7 @@ def test_clear_may_depend_on_the_loop():
 def test_an_accumulator_without_clear_shows():
     text = TILES.replace("fill C_l = {zero}", "pass").format(
         operand="float16", acc="float32", out="float32", a="M, K", b="K, N", a_tile="32, 32", b_tile="32, 32", BM=32, BN=32, BK=32,
-        a_at="by * 32 +: 32, k * 32 +: 32", b_at="k * 32 +: 32, bx * 32 +: 32", ta="", tb="", flags="",
+        a_at="by * 32 +: 32, k * 32 +: 32", b_at="k * 32 +: 32, bx * 32 +: 32", ta="", tb="", flags="", threads=128,
     )  # fmt: skip
     kernel = parse(text)
     arrays = random_inputs(kernel, {"M": 32, "N": 32, "K": 32}, seed=8)

@@ -21,6 +21,8 @@ from tilec.ir.kernel import Kernel
 from tilec.ir.tile import For, Gemm, Stmt
 from tilec.ir.visit import stmt_children
 from tilec.reference.extents import evaluate_extent
+from tilec.reference.memory import DEFAULT_THREADS
+from tilec.reference.tiles import keeps_float32
 from tilec.reference.values import Array
 
 _OUTPUT = {dt.FLOAT16: 1e-3, dt.BFLOAT16: 4e-3, dt.FLOAT8_E4M3: 4e-2, dt.FLOAT8_E5M2: 8e-2, dt.FLOAT64: 1e-12}
@@ -67,13 +69,15 @@ def tolerance(dtype: DType, k: int = 32, operand: DType | None = None, acc: DTyp
 
 def kernel_tolerance(kernel: Kernel, dtype: DType, extents: Mapping[Var, int] | None = None) -> float:
     """The tolerance for an output of type `dtype` of this kernel, from the products it contains and their length."""
-    ieee = "fp32_gemm_ieee" in kernel.flags
+    known = extents or {}
     found = [tolerance(dtype)]
     for launch in kernel.launches:
-        for gemm, trips in _gemms(launch.body, 1, extents or {}):
-            depth = gemm.a.extents[-2 if gemm.trans_a else -1]
-            k = trips * (evaluate_extent(depth, extents or {}) or 1)
-            found.append(tolerance(dtype, k, gemm.a.buffer.dtype, gemm.c.buffer.dtype, ieee))
+        threads = math.prod(launch.threads or DEFAULT_THREADS)
+        for gemm, trips in _gemms(launch.body, 1, known):
+            m, n, k = (evaluate_extent(e, known) or 1 for e in (*gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.trans_a else -1]))
+            operand, acc = gemm.a.buffer.dtype, gemm.c.buffer.dtype
+            ieee = keeps_float32(operand, acc, m, n, k, threads, kernel.flags)
+            found.append(tolerance(dtype, trips * k, operand, acc, ieee))
     return max(found)
 
 

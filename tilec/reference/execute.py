@@ -281,8 +281,9 @@ def _gemm(s: Gemm, st: State, mask: Mask) -> None:
         raise MeaningError(f"cannot multiply {a.shape} by {b.shape} into {c.shape}", st.span)
     if evaluate_int(s.clear, st, mask, "`clear`"):
         c = np.zeros_like(c)
-    ieee = "fp32_gemm_ieee" in st.settings.flags
-    result = tiles.multiply(a, b, c, s.a.buffer.dtype, s.c.buffer.dtype, ieee)
+    operand, acc, threads = s.a.buffer.dtype, s.c.buffer.dtype, math.prod(st.memory.lanes)
+    whole = tiles.keeps_float32(operand, acc, c.shape[0], c.shape[1], a.shape[1], threads, st.settings.flags)
+    result = tiles.multiply(a, b, c, operand, acc, whole)
     _write(s.c, result.reshape(_extents(s.c, st, mask)), st, mask)
 
 

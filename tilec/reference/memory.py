@@ -22,6 +22,7 @@ from tilec.reference.values import Array, Value, cast, np_dtype, poison, settle
 
 Index = tuple[Value, ...]
 PRIVATE = (Scope.LOCAL, Scope.VAR)
+DEFAULT_THREADS = (128, 1, 1)
 
 
 @dataclass(slots=True)

@@ -19,10 +19,9 @@ from tilec.reference.errors import InputError, MeaningError
 from tilec.reference.evaluate import Settings, State, evaluate
 from tilec.reference.execute import count_step, execute
 from tilec.reference.extents import infer_extents
-from tilec.reference.memory import Memory
+from tilec.reference.memory import DEFAULT_THREADS, Memory
 from tilec.reference.values import Array, Value, constant, np_dtype
 
-DEFAULT_THREADS = (128, 1, 1)
 _MAX_TOGETHER = 4096
 
 

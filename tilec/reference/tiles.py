@@ -4,6 +4,7 @@
 
 Order of additions, which is part of the meaning:
 
+- float32 operands lose their 13 low mantissa bits wherever the tensor cores can do the product (`keeps_float32`);
 - a product accumulates in steps of 16 along K (8 for tf32 and float32): the products of a step are exact and summed in
   float32, the sum is added to the accumulator in float32 and, for a narrower accumulator, rounded to it after every step;
 - integers are exact and wrap once; float64 is one float64 product;
@@ -41,6 +42,13 @@ def multiply(a: Array, b: Array, c: Array, operand: DType, acc: DType, ieee: boo
         partial = left[:, k : k + step] @ right[k : k + step]
         total = np.asarray(cast(total.astype(np.float32) + partial, acc))
     return total
+
+
+def keeps_float32(operand: DType, acc: DType, m: int, n: int, k: int, threads: int, flags: tuple[str, ...]) -> bool:
+    """True when float32 operands are multiplied whole: when the kernel asks for it, or when the product does not fit the tensor
+    cores' 16 x 8 x 8 steps with whole warps and a float32 accumulator."""
+    fits = m % 16 == 0 and n % 8 == 0 and k % 8 == 0 and threads % 32 == 0 and acc == dt.FLOAT32
+    return operand == dt.FLOAT32 and ("fp32_gemm_ieee" in flags or not fits)
 
 
 def _exact_product(a: Array, b: Array, operand: DType) -> Array:
