@@ -15,15 +15,14 @@ from tests.language.kit import BX, N, call, check, kernel_builder, tensor
 from tilec.diagnostics import CompileError
 from tilec.ir.dtypes import ALL, BOOL, FLOAT16, FLOAT32, INT8, INT32, INT64, UINT64, DType
 from tilec.ir.expr import BINARY_OPS, Const, Scope, Var, VarKind
+from tilec.ir.kernel import Kernel, Launch
 from tilec.language import arith, regions
 from tilec.language.bind import State, parameters
 from tilec.language.builder import Builder
 from tilec.language.catalogue import entries, modules
 from tilec.language.constants import convert
 from tilec.language.values import Ref, Slice
-from tilec.reference.evaluate import Settings, evaluate
-from tilec.reference.evaluate import State as Block
-from tilec.reference.values import constant
+from tilec.reference import np_dtype, run
 
 S = tensor("s", 8, 16, dtype=FLOAT16, scope=Scope.SHARED)
 F = tensor("f", 16, dtype=FLOAT32, scope=Scope.FRAGMENT)
@@ -64,9 +63,9 @@ def test_primitives_answer_or_refuse(name: str, data: st.DataObject) -> None:
         assert all(d.message and d.code.startswith("TL0") for d in caught.diagnostics)
 
 
-def attempt(run: Any) -> None:
+def attempt(act: Any) -> None:
     with suppress(CompileError):
-        run()
+        act()
 
 
 @settings(max_examples=200, deadline=None)
@@ -137,7 +136,12 @@ def test_folding_gives_what_the_reference_computes(recipe: Any, values: list[Any
         device, folded = arith.as_expr(b, build(b, recipe, {})), arith.as_expr(b, build(b, recipe, known))
     except CompileError:
         return  # a division by zero or the like that only literals show
-    state = Block(None, {v: constant(c.value, v.dtype) for v, c in known.items()}, Settings((), print, 100))  # type: ignore[arg-type]
     assert device.dtype == folded.dtype
-    got, wanted = (float(np.asarray(evaluate(e, state, True)).astype(np.float64)) for e in (device, folded))
+    outputs = tuple(tensor(name, 1, dtype=device.dtype) for name in ("got", "wanted"))
+    for target, value in zip(outputs, (device, folded), strict=True):
+        regions.write(b, Ref(target, (0,)), value)
+    launch = Launch((BX,), (Const(1, INT32),), (1, 1, 1), (), b.body())
+    arrays = {o.name: np.zeros(1, np_dtype(o.dtype)) for o in outputs}
+    run(Kernel("k", (*outputs, *SCALARS), (), (launch,)), arrays, {v.name: c.value for v, c in known.items()})
+    got, wanted = (float(arrays[o.name].astype(np.float64)[0]) for o in outputs)
     assert got == wanted or (math.isnan(got) and math.isnan(wanted))

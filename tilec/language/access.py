@@ -16,7 +16,7 @@ from tilec.ir.visit import walk_expr
 from tilec.language.builder import Builder
 from tilec.language.constants import convert, fits, literal_dtype
 from tilec.language.fold import fold_cast
-from tilec.language.show import describe, shape_text
+from tilec.language.show import describe, shape_text, size_text
 from tilec.language.values import Ref, Slice
 
 LATER_DTYPES = ("int4", "uint4", "int1", "uint1", "float4_e2m1fn", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -100,7 +100,8 @@ def _scalar(b: Builder, buffer: Buffer) -> Load:
 
 def buffer_label(buffer: Buffer) -> tuple[Label, ...]:
     """Where a buffer was declared and its shape, as a label; none when the place is not known."""
-    return (Label(buffer.span, f"{buffer.name} is {shape_text(buffer.shape)}"),) if buffer.span.line else ()
+    verb = "has" if buffer.rank == 1 else "is"
+    return (Label(buffer.span, f"{buffer.name} {verb} {size_text(buffer.shape)}"),) if buffer.span.line else ()
 
 
 def read(b: Builder, ref: Ref) -> Load:
@@ -160,7 +161,8 @@ def _check_index(b: Builder, ref: Ref, dim: int, e: Const) -> Expr:
         return Const(value + size, e.dtype)
     if not 0 <= value < size and ref.buffer.scope is not Scope.GLOBAL:
         text = f"index {value} is outside dimension {dim} of `{ref.buffer.name}`, whose extent is {size}"
-        raise b.error("TL0305", text, *buffer_label(ref.buffer), span=where(b, ref))
+        hint = f"indices go from 0 to {size - 1}; negative ones count from the end"
+        raise b.error("TL0305", text, *buffer_label(ref.buffer), span=where(b, ref), help=hint)
     return e
 
 

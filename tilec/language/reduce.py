@@ -17,7 +17,7 @@ from tilec.language.builder import Builder
 from tilec.language.context import host_flag, scope_error, tile_statement
 from tilec.language.extents import constant, equal
 from tilec.language.regions import is_element, region, sliced_dims
-from tilec.language.show import describe, shape_text
+from tilec.language.show import describe, shape_text, size_text
 from tilec.language.values import Ref
 
 _TILES = (Scope.SHARED, Scope.FRAGMENT)
@@ -135,9 +135,9 @@ def _check_result(b: Builder, name: str, src: Region, dst: Region, axis: int) ->
     right = [e for e in dst.extents if constant(e) != 1]
     if _same_shape(left, right):
         return
-    wanted, given = shape_text(rest) if rest else "1", shape_text(dst.extents)
-    text = f"T.{name} over dimension {axis} of {shape_text(src.extents)} gives {wanted}, `{dst.buffer.name}` is {given}"
-    raise b.error("TL0330", text, *buffer_label(src.buffer), *buffer_label(dst.buffer), help=f"the destination must be {wanted}")
+    wanted, given = size_text(rest) if rest else "1 element", size_text(dst.extents)
+    text = f"T.{name} over dimension {axis} of {shape_text(src.extents)} gives {wanted}, `{dst.buffer.name}` has {given}"
+    raise b.error("TL0330", text, *buffer_label(src.buffer), *buffer_label(dst.buffer), help=f"the destination must have {wanted}")
 
 
 def _same_shape(left: Sequence[Expr], right: Sequence[Expr]) -> bool:

@@ -17,7 +17,7 @@ from tilec.language.access import as_expr, buffer_label, element, expand, index,
 from tilec.language.arith import binary
 from tilec.language.builder import Builder
 from tilec.language.extents import constant, difference, equal
-from tilec.language.show import describe, shape_text
+from tilec.language.show import describe, shape_text, size_text
 from tilec.language.values import Ref, Slice
 
 __all__ = ["element", "is_element", "pair", "read", "region", "sliced_dims", "write"]
@@ -191,6 +191,6 @@ def _facts(*sides: Region) -> list[Label]:
 
 
 def _mismatch(b: Builder, verb: str, src: Region, dst: Region) -> Exception:
-    left, right = shape_text(src.extents), shape_text(dst.extents)
-    text = f"cannot {verb} between regions of different extents: `{src.buffer.name}` {left}, `{dst.buffer.name}` {right}"
+    left, right = size_text(src.extents), size_text(dst.extents)
+    text = f"cannot {verb} between regions of different extents: {left} of `{src.buffer.name}`, {right} of `{dst.buffer.name}`"
     return b.error("TL0312", text, *_facts(src, dst), help="slice one side so that both have the same extents")

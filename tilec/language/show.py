@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
 
 _SIGNS = {
@@ -53,6 +54,13 @@ def _operator_text(e: Unary | Binary | Compare | Logical | Select) -> str:
 def shape_text(extents: Sequence[Expr]) -> str:
     """`128×32`; `scalar` without dimensions."""
     return "×".join(expr_text(e, True) for e in extents) or "scalar"
+
+
+def size_text(extents: Sequence[Expr]) -> str:
+    """A shape as a predicate: `16×16`, `8 elements`, `a scalar`."""
+    if len(extents) == 1:
+        return f"{expr_text(extents[0])} element{'' if extents[0] == Const(1, INT32) else 's'}"
+    return shape_text(extents) if extents else "a scalar"
 
 
 def describe(value: Any) -> str:
