@@ -19,6 +19,7 @@ from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
 from tilec.frontend.source import Source, load
 from tilec.frontend.statements import mutated, run_statement
+from tilec.frontend.syntax import walk
 from tilec.frontend.values import Frame, Module, Poison
 from tilec.language.catalogue import modules, suggest
 from tilec.language.values import Namespace, Value
@@ -35,12 +36,33 @@ def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
         statements.extend(line.body if isinstance(line, cst.SimpleStatementLine) else [line])
     bindings: dict[str, list[int]] = {}
     stars = []
+    changes = set()
+    aliases = _aliases(statements)
     for k, node in enumerate(statements):
-        for bound in assigned(node) | mutated(node) if not isinstance(node, (cst.FunctionDef, cst.ClassDef)) else assigned(node):
+        changed = frozenset() if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else mutated(node)
+        if changed:
+            changes.add(k)
+        for bound in assigned(node).union(*(aliases.get(n, {n}) for n in changed)):
             bindings.setdefault(bound, []).append(k)
         if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
             stars.append(k)
-    return Module(name, path, source, tuple(statements), {n: tuple(ks) for n, ks in bindings.items()}, tuple(stars), package)
+    sites = {n: tuple(ks) for n, ks in bindings.items()}
+    return Module(name, path, source, tuple(statements), sites, tuple(stars), frozenset(changes), package)
+
+
+def _aliases(statements: list[cst.CSTNode]) -> dict[str, set[str]]:
+    """Names that plain assignments such as `a = b` or `a = b = []` make one object, each with all of its group."""
+    groups: dict[str, set[str]] = {}
+    for node in statements:
+        if not isinstance(node, cst.Assign):
+            continue
+        names = {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
+        if isinstance(node.value, cst.Name):
+            names.add(node.value.value)
+        if len(names) > 1:
+            group = names.union(*(groups.get(n, ()) for n in names))
+            groups.update(dict.fromkeys(group, group))
+    return groups
 
 
 def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Value:
@@ -49,12 +71,24 @@ def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Val
     found: Value = _UNBOUND
     for k in sorted({*module.bindings.get(name, ()), *module.stars}):
         if k < end:
+            if k in module.changes and k not in module.done:
+                _readers_before(m, module, name, k)
             found = _statement(m, module, k).get(name, found)
     if found is _UNBOUND:
         if name == "__name__":
             return module.name
         raise KeyError(name)
     return found
+
+
+def _readers_before(m: Machine, module: Module, name: str, k: int) -> None:
+    """Evaluates what reads an object before statement `k` changes it."""
+    for j in range(k):
+        node = module.statements[j]
+        if j in module.done or j in module.active or isinstance(node, (cst.FunctionDef, cst.ClassDef)) or not assigned(node):
+            continue
+        if any(isinstance(n, cst.Name) and n.value == name for n in walk(node, into_functions=False)):
+            _statement(m, module, j)
 
 
 def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
@@ -80,8 +114,8 @@ def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
 
 def _keep_changed(m: Machine, module: Module, k: int, frame: Frame) -> None:
     """Objects that the statement changed in place count as bound by it."""
-    for name in mutated(module.statements[k]):
-        if name not in frame.names:
+    for name, sites in module.bindings.items():
+        if k in sites and name not in frame.names:
             try:
                 frame.names[name] = module_name(m, module, name, k)
             except KeyError:

@@ -218,7 +218,7 @@ def _walrus(node: cst.CSTNode) -> Iterator[str]:
 @cache
 def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a kind of node that can hold code: not those for blanks, comments and separators."""
-    blank = ("whitespace", "leading_", "trailing_", "lines_after", "header", "footer", "lpar", "rpar", "lbra", "rbra", "comma", "semicolon", "equal")
+    blank = ("whitespace", "leading_", "trailing_", "lines_after", "header", "footer", "lpar", "rpar", "lbra", "rbra", "comma", "semicolon")
     return tuple(name for name in kind.__dataclass_fields__ if not name.startswith(blank))
 
 

@@ -75,6 +75,8 @@ def mutated(node: cst.CSTNode) -> frozenset[str]:
                 found.add(_root(target))
             case cst.Expr(value=cst.Call(func=cst.Attribute(value=owner))):
                 found.add(_root(owner))
+            case cst.Del(target=cst.Subscript() as target):
+                found.add(_root(target))
     return frozenset(found - {""})
 
 

@@ -57,6 +57,7 @@ class Module:
     statements: tuple[cst.CSTNode, ...]
     bindings: Mapping[str, tuple[int, ...]]
     stars: tuple[int, ...] = ()  # statements `from x import *`
+    changes: frozenset[int] = frozenset()  # statements that change objects in place
     package: bool = False
     done: dict[int, dict[str, Value]] = field(default_factory=dict)
     active: set[int] = field(default_factory=set)
