@@ -1,0 +1,386 @@
+// mbarriers, the copy engine, stmatrix, proxy fences and register hand-over.
+//
+// A load or store happens when it is queued (eager), when someone waits for it (lazy), or some time between (random).
+#include <cstring>
+#include <map>
+
+#include "../hopper_types.h"
+#include "hopper.h"
+
+namespace tilec {
+
+namespace {
+
+struct Mbarrier {
+  int count = 0;
+  int missing = 0;     // arrivals until the phase ends
+  long bytes = 0;      // announced and not yet there
+  unsigned phase = 0;  // phases that are over
+};
+
+struct Transfer {
+  EncodedMap map;
+  char* shared;
+  void* barrier;  // of a load
+  int at[5];
+  int line;
+};
+
+struct ThreadState {
+  std::vector<std::vector<Transfer>> groups;  // of stores, oldest first
+  std::vector<Transfer> open;
+  int registers = 0;
+};
+
+struct Unfenced {
+  const char* chunk;
+  unsigned lanes;  // that wrote a part of it and have not fenced
+};
+
+std::map<void*, Mbarrier> mbarriers;
+std::vector<Transfer> loads;
+std::vector<ThreadState> states;
+std::vector<std::vector<Unfenced>> unfenced;  // by warp
+std::vector<const Region*> known;
+
+Mbarrier& find_mbarrier(void* barrier, int line) {
+  const auto found = mbarriers.find(barrier);
+  if (found == mbarriers.end()) fail("fault", line, "an mbarrier that was not initialised: " + describe_access(barrier, 8, find_region(barrier)));
+  return found->second;
+}
+
+void finish_phase(Mbarrier& m) {
+  if (m.missing != 0 || m.bytes != 0) return;
+  ++m.phase;
+  m.missing = m.count;
+  wake_waiting();
+}
+
+unsigned swizzled(unsigned address, int span) {
+  if (span == 0) return address;
+  return address ^ (address >> 7 & static_cast<unsigned>(span / 16 - 1)) << 4;
+}
+
+// Walks the rows of a box: the address of each in the tensor, and how many of its elements are in range, from the first that is.
+template <typename Row>
+void for_rows(const Transfer& t, Row row) {
+  const EncodedMap& m = t.map;
+  const int rows = m.box[1] * m.box[2] * m.box[3] * m.box[4];
+  for (int r = 0; r < rows; ++r) {
+    int left = r;
+    long offset = 0;
+    bool inside = true;
+    for (int d = 1; d < 5; ++d) {
+      const long i = static_cast<long>(t.at[d]) + left % m.box[d];
+      left /= m.box[d];
+      inside = inside && i >= 0 && i < static_cast<long>(m.dims[d]);
+      offset += i * static_cast<long>(m.strides[d]);
+    }
+    row(r, inside, m.address + offset);
+  }
+}
+
+// The bytes [from, to) of a row of the box that lie in the tensor.
+void in_range(const Transfer& t, int& from, int& to) {
+  const int item = t.map.item;
+  const long first = t.at[0] < 0 ? -static_cast<long>(t.at[0]) : 0;
+  const long last = static_cast<long>(t.map.dims[0]) - t.at[0];
+  const long width = t.map.box[0];
+  from = static_cast<int>((first < width ? first : width) * item);
+  to = static_cast<int>((last < 0 ? 0 : last < width ? last : width) * item);
+}
+
+void check_global(const char* p, int bytes, const Transfer& t, const char* what) {
+  const Region* const region = find_region(p);
+  if (region == nullptr || region->shared || p < region->begin || p + bytes > region->begin + region->bytes)
+    fail("overrun", t.line, std::string(what) + " " + describe_access(p, static_cast<size_t>(bytes), region));
+}
+
+void load_now(const Transfer& t) {
+  const unsigned base = tilec_shared_address(t.shared);
+  const int width = t.map.box[0] * t.map.item;
+  int from, to;
+  in_range(t, from, to);
+  int total = 0;
+  for_rows(t, [&](int r, bool inside, const char* source) {
+    for (int c = 0; c < width; c += 16) {
+      char chunk[16] = {};
+      for (int i = 0; i < 16; ++i) {
+        const int b = c + i;
+        if (!inside || b < from || b >= to) continue;
+        const char* const p = source + static_cast<long>(t.at[0]) * t.map.item + b;
+        if (i == 0 || b == from) check_global(p, (to < c + 16 ? to : c + 16) - b, t, "a tma_load reads");
+        chunk[i] = *p;
+      }
+      const unsigned address = swizzled(base + static_cast<unsigned>(r * width + c), t.map.swizzle);
+      memcpy(t.shared + (address - base), chunk, 16);
+      total += 16;
+    }
+  });
+  Mbarrier& m = find_mbarrier(t.barrier, t.line);
+  m.bytes -= total;
+  finish_phase(m);
+}
+
+void store_now(const Transfer& t) {
+  const unsigned base = tilec_shared_address(t.shared);
+  const int width = t.map.box[0] * t.map.item;
+  int from, to;
+  in_range(t, from, to);
+  for_rows(t, [&](int r, bool inside, char* target) {
+    if (!inside || from >= to) return;
+    char* const row = target + static_cast<long>(t.at[0]) * t.map.item;
+    check_global(row + from, to - from, t, "a tma_store writes");
+    for (int b = from; b < to; ++b) {
+      const unsigned address = swizzled(base + static_cast<unsigned>(r * width + b), t.map.swizzle);
+      row[b] = t.shared[address - base];
+    }
+  });
+}
+
+Transfer make_transfer(const void* map, const void* shared, int rank, const int (&at)[5], int line, const char* what) {
+  Transfer t = {};
+  memcpy(&t.map, map, sizeof t.map);
+  if (t.map.magic != EncodedMap::expected_magic) fail("fault", line, std::string(what) + " through a TensorMap that was not encoded");
+  if (t.map.rank != rank) fail("fault", line, format("%s names %d coordinates of a tensor with %d dimensions", what, rank, t.map.rank));
+  t.shared = static_cast<char*>(const_cast<void*>(shared));
+  memcpy(t.at, at, sizeof at);
+  t.line = line;
+  int bytes = t.map.item;
+  for (int d = 0; d < 5; ++d) bytes *= t.map.box[d];
+  const Region* const region = find_region(shared);
+  if (region == nullptr || !region->shared) fail("fault", line, std::string(what) + " with " + describe_access(shared, 1, region) + ", not in shared memory");
+  if (t.shared < region->begin || t.shared + bytes > region->begin + region->bytes)
+    fail("overrun", line, std::string(what) + " takes " + describe_access(shared, static_cast<size_t>(bytes), region));
+  const unsigned alignment = t.map.swizzle != 0 ? static_cast<unsigned>(t.map.swizzle) * 8 : 128;
+  if (tilec_shared_address(shared) % alignment != 0) fail("fault", line, format("%s needs shared memory aligned to %u bytes", what, alignment));
+  return t;
+}
+
+bool load_one(size_t i) {
+  if (i >= loads.size()) return false;
+  const Transfer t = loads[i];
+  loads.erase(loads.begin() + static_cast<long>(i));
+  load_now(t);
+  return true;
+}
+
+void finish_stores(ThreadState& s, int pending) {
+  while (static_cast<int>(s.groups.size()) > pending) {
+    for (const Transfer& t : s.groups.front()) store_now(t);
+    s.groups.erase(s.groups.begin());
+  }
+}
+
+struct StmatrixArgument {
+  char* p;
+  unsigned r[4];
+};
+
+}  // namespace
+
+void wait_for(const char* what, int line) {
+  current->state = State::at_condition;
+  current->waits_for = what;
+  current->line = line;
+  block_thread();
+}
+
+void wake_waiting() {
+  for (Thread& thread : threads) {
+    if (thread.state != State::at_condition) continue;
+    thread.state = State::ready;
+    warps[static_cast<size_t>(thread.index) / 32].ready |= 1u << (thread.index % 32);
+  }
+}
+
+void remember_region(const void* p, int line) {
+  const Region* const region = find_region(p);
+  if (region == nullptr || !region->shared) fail("fault", line, describe_access(p, 1, region) + ", not in shared memory");
+  for (const Region* r : known)
+    if (r == region) return;
+  known.push_back(region);
+}
+
+char* shared_at(unsigned address, int line) {
+  for (const Region* r : known) {
+    const unsigned first = static_cast<unsigned>(r->offset);
+    if (address >= first && address < first + r->bytes) return r->begin + (address - first);
+  }
+  fail("overrun", line, format("a wgmma descriptor leads to byte %u of shared memory, which is in none of its operands' tiles", address));
+}
+
+void hopper_start_block(int thread_count) {
+  mbarriers.clear();
+  loads.clear();
+  states.assign(static_cast<size_t>(thread_count), {});
+  unfenced.assign(static_cast<size_t>(thread_count + 31) / 32, {});
+  known.clear();
+  products_start_block(thread_count);
+}
+
+bool hopper_progress() { return load_one(0) || products_progress(false); }
+
+void hopper_random_progress() {
+  if (!loads.empty()) load_one(static_cast<size_t>(random_below(static_cast<int>(loads.size()))));
+  products_progress(true);
+  ThreadState& s = states[static_cast<size_t>(random_below(static_cast<int>(states.size())))];
+  if (!s.groups.empty()) finish_stores(s, static_cast<int>(s.groups.size()) - 1);
+}
+
+void hopper_end_block(int thread_count) {
+  products_end_block(thread_count);
+  if (!loads.empty()) fail("fault", loads[0].line, "the block ends while a tma_load is still on its way into its shared memory");
+  long total = 0;
+  for (int i = 0; i < thread_count; ++i) {
+    ThreadState& s = states[static_cast<size_t>(i)];
+    if (!s.open.empty()) fail("fault", s.open[0].line, "a tma_store was not closed by bulk_commit");
+    for (const auto& group : s.groups)
+      if (!group.empty()) fail("fault", group[0].line, "the block ends while a tma_store still reads its shared memory: a bulk_wait_read<0> is missing");
+    if (s.registers != states[static_cast<size_t>(i / 128 * 128)].registers)
+      fail("fault", 0, format("the threads of warp group %d do not all give or take registers", i / 128));
+    total += s.registers;
+  }
+  if (total > 65536) fail("fault", 0, format("the block takes %ld registers, a multiprocessor has 65536", total));
+}
+
+void run_stmatrix(int first_thread) {
+  for (int m = 0; m < 4; ++m)
+    for (int row = 0; row < 8; ++row) {
+      const auto& target = *static_cast<StmatrixArgument*>(threads[static_cast<size_t>(first_thread + 8 * m + row)].argument);
+      check_range(target.p, 16, "stmatrix writes", true, threads[static_cast<size_t>(first_thread)].line);
+      for (int q = 0; q < 4; ++q) {
+        const auto& source = *static_cast<StmatrixArgument*>(threads[static_cast<size_t>(first_thread + 4 * row + q)].argument);
+        memcpy(target.p + 4 * q, &source.r[m], 4);
+      }
+      unfenced[static_cast<size_t>(first_thread) / 32].push_back({target.p, 15u << (4 * row)});
+    }
+}
+
+}  // namespace tilec
+
+using namespace tilec;
+
+void tilec_registers(int n, bool take, int line) {
+  if (n % 8 != 0 || n < 24 || n > 256) fail("fault", line, format("setmaxnreg of %d: not a multiple of 8 from 24 to 256", n));
+  ThreadState& s = states[static_cast<size_t>(current->index)];
+  const int launch = 65536 / static_cast<int>(states.size()) / 8 * 8;
+  const int before = s.registers != 0 ? s.registers : launch;
+  if (!take && n > before) fail("fault", line, format("registers_give<%d> by a thread that has %d", n, before));
+  s.registers = n;
+}
+
+void tilec_mbarrier_init(void* barrier, int count, int line) {
+  check_range(barrier, 8, "mbarrier_init writes", true, line);
+  if (mbarriers.count(barrier) != 0) fail("fault", line, "an mbarrier is initialised twice");
+  mbarriers[barrier] = {count, count, 0, 0};
+}
+
+void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
+  Mbarrier& m = find_mbarrier(barrier, line);
+  m.bytes += bytes;
+  if (m.missing == 0) fail("fault", line, format("an arrival too many at an mbarrier of %d", m.count));
+  --m.missing;
+  finish_phase(m);
+}
+
+void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
+  if (parity > 1) fail("fault", line, format("an mbarrier has the parities 0 and 1, not %u", parity));
+  while ((find_mbarrier(barrier, line).phase & 1) == parity) {
+    bool moved = false;
+    for (size_t i = 0; i < loads.size() && !moved; ++i)
+      if (loads[i].barrier == barrier) moved = load_one(i);
+    if (!moved) wait_for("an mbarrier", line);
+  }
+}
+
+void tilec_fence_proxy_async() {
+  std::vector<Unfenced>& mine = unfenced[static_cast<size_t>(current->index) / 32];
+  std::vector<Unfenced> rest;
+  for (Unfenced u : mine) {
+    u.lanes &= ~(1u << (current->index % 32));
+    if (u.lanes != 0) rest.push_back(u);
+  }
+  mine = rest;
+}
+
+void tilec_tma_load(void* dst, const void* map, void* barrier, int rank, int x, int y, int z, int u, int v, int line) {
+  Transfer t = make_transfer(map, dst, rank, {x, y, z, u, v}, line, "a tma_load");
+  find_mbarrier(barrier, line);
+  t.barrier = barrier;
+  if (settings.asynchrony == Asynchrony::eager) {
+    load_now(t);
+  } else {
+    loads.push_back(t);
+    wake_waiting();
+  }
+}
+
+void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line) {
+  const Transfer t = make_transfer(map, src, rank, {x, y, z, u, v}, line, "a tma_store");
+  int bytes = t.map.item;
+  for (int d = 0; d < 5; ++d) bytes *= t.map.box[d];
+  for (const auto& of_warp : unfenced)
+    for (const Unfenced& w : of_warp)
+      if (w.chunk >= t.shared && w.chunk < t.shared + bytes)
+        fail("fault", line, "a tma_store reads what a thread has written without fence_proxy_async since");
+  ThreadState& s = states[static_cast<size_t>(current->index)];
+  if (settings.asynchrony == Asynchrony::eager)
+    store_now(t);
+  else
+    s.open.push_back(t);
+}
+
+void tilec_bulk_commit() {
+  ThreadState& s = states[static_cast<size_t>(current->index)];
+  if (settings.asynchrony == Asynchrony::eager) return;
+  s.groups.push_back(std::move(s.open));
+  s.open.clear();
+}
+
+void tilec_bulk_wait_read(int pending) { finish_stores(states[static_cast<size_t>(current->index)], pending); }
+
+void tilec_stmatrix_x4(void* p, unsigned r0, unsigned r1, unsigned r2, unsigned r3, int line) {
+  StmatrixArgument argument = {static_cast<char*>(p), {r0, r1, r2, r3}};
+  collective(Collective::stmatrix, 0, 0xffffffffu, &argument, line);
+}
+
+// ---- the driver's cuTensorMapEncodeTiled --------------------------------------------------------------------------
+namespace {
+
+constexpr int item_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+
+int encode_tiled(void* map, int type, unsigned rank, void* address, const unsigned long long* dims, const unsigned long long* strides,
+                 const unsigned* box, const unsigned* steps, int interleave, int swizzle, int, int fill) {
+  EncodedMap m = {};
+  if (type < 0 || type > 12 || rank < 1 || rank > 5 || interleave != 0 || fill != 0 || swizzle < 0 || swizzle > 3) return 1;
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || reinterpret_cast<uintptr_t>(address) % 16 != 0) return 1;
+  m.magic = EncodedMap::expected_magic;
+  m.address = static_cast<char*>(address);
+  m.rank = static_cast<int>(rank);
+  m.item = item_bytes[type];
+  m.swizzle = swizzle == 0 ? 0 : 16 << swizzle;
+  for (unsigned d = 0; d < 5; ++d) {
+    m.dims[d] = d < rank ? dims[d] : 1;
+    m.box[d] = static_cast<unsigned short>(d < rank ? box[d] : 1);
+    m.strides[d] = d > 0 && d < rank ? strides[d - 1] : 0;
+    if (m.dims[d] == 0 || m.dims[d] > 1ull << 32 || m.box[d] == 0 || m.box[d] > 256) return 1;
+    if (d < rank && steps[d] != 1) return 1;
+    if (m.strides[d] % 16 != 0 || m.strides[d] >= 1ull << 40) return 1;
+  }
+  const int width = m.box[0] * m.item;
+  if (width % 16 != 0 || (m.swizzle != 0 && width > m.swizzle)) return 1;
+  static_assert(sizeof m <= 128);
+  memset(map, 0, 128);
+  memcpy(map, &m, sizeof m);
+  return 0;
+}
+
+}  // namespace
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* result) {
+  const bool found = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+  *function = found ? reinterpret_cast<void*>(encode_tiled) : nullptr;
+  if (result != nullptr) *result = found ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
