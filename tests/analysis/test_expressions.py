@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilec.analysis.facts import Facts
@@ -212,6 +212,7 @@ def test_proofs_hold(cond: Expr) -> None:
 
 
 @given(any_integer(2))
+@example(Binary("shl", Unary("neg", Const(1, UINT32), UINT32), Const(0, UINT32), UINT32))
 @settings(max_examples=120, deadline=None)
 def test_overflow_claims_hold(e: Expr) -> None:
     fits, last = fits_int32(e, FACTS), isinstance(e, Binary | Unary) and cannot_overflow(e, FACTS)

@@ -98,13 +98,13 @@ def _is_ring(e: Binary | Unary) -> bool:
 
 
 def fits_int32(e: Expr, facts: Facts = NO_FACTS) -> bool:
-    """True when the exact value of `e` (computed without wrap-around) is proven to lie in the range of int32."""
+    """True when `e` is proven not to wrap at the width of its type, its products included, and to lie in the range of int32."""
     form = linear(e, facts)
     lo = hi = form.const
     for term, c in form.terms.items():
         a, b = iv.scale(_true_product(term, facts), c)
         lo, hi = lo + a, hi + b
-    return within((lo, hi), INT32)
+    return within((lo, hi), INT32) and within((lo, hi), e.dtype)
 
 
 def _true_product(term: Expr, facts: Facts) -> Interval:
