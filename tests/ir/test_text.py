@@ -20,7 +20,7 @@ def same_numbers(a, b):
     return math.copysign(1, a) == math.copysign(1, b) if a == b else math.isnan(a) and math.isnan(b)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kernels())
 def test_printing_reads_back(kernel):
     verify(kernel)
@@ -33,7 +33,7 @@ def test_printing_reads_back(kernel):
         assert kinds == [type(s) for s in walk_stmt(other.body) if not isinstance(s, tile.Seq)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_expressions_keep_their_tree(data):
     """Node for node: types, operators, literals; so no parenthesis is lost and no type guessed."""

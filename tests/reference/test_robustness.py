@@ -2,12 +2,14 @@
 
 import re
 import warnings
+from typing import get_args
 
 import numpy as np
 from hypothesis import HealthCheck, event, given, settings
 
 from tests.ir.random_ir import kernels
-from tilec.reference import MeaningError, random_inputs, run
+from tilec.ir import expr, tile
+from tilec.reference import MeaningError, evaluate, execute, random_inputs, run
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -25,3 +27,8 @@ def test_random_kernels_end_well(kernel):
         return
     event("finished")
     assert all(isinstance(a, np.ndarray) for a in arrays.values())
+
+
+def test_every_node_has_a_meaning():
+    assert set(execute._RULES) == set(get_args(tile.Stmt))
+    assert set(evaluate._RULES) == set(get_args(expr.Expr))
