@@ -54,7 +54,7 @@ def test_exported_symbols_replace_no_function_of_the_c_library(require_tool) -> 
     likely = {"read", "write", "open", "close", "exp", "log", "sqrt", "floor", "round", "index", "select", "send", "accept", "exit", "free", "pow",
               "malloc", "memcpy", "time", "clock", "remove", "rename", "sleep", "wait", "kill", "sin", "cos", "tanh", "erf", "fma", "step", "advance",
               "hash", "access", "link", "sync", "pipe", "abort", "system", "printf", "raise", "signal", "div", "abs", "rand", "qsort"}  # fmt: skip
-    libraries = [p for p in Path("/lib/x86_64-linux-gnu").glob("lib[cm].so.6")]
+    libraries = list(Path("/lib/x86_64-linux-gnu").glob("lib[cm].so.6"))
     exported = set()
     for library in libraries:
         listing = subprocess.run([nm, "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "tilec"
 LONGEST_FUNCTION, P95_FUNCTION, LONGEST_FILE, LONGEST_CATALOGUE = 80, 40, 600, 900
 CATALOGUES = {"emit/reserved.py", "diagnostics/codes.py"}
+CHANGING = {"append", "add", "update", "setdefault", "extend", "clear", "pop"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ONLY_IN = {
     "libcst": lambda m: m.startswith("tilec.frontend"),
@@ -131,11 +132,11 @@ def test_no_module_keeps_state(path: Path) -> None:
     for f in functions(body):
         local = {a.arg for a in ast.walk(f) if isinstance(a, ast.arg)} | {n.id for n in ast.walk(f) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for n in ast.walk(f):
-            if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name):
-                changed.add(n.value.id) if n.value.id not in local else None
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and isinstance(n.func.value, ast.Name):
-                if n.func.attr in ("append", "add", "update", "setdefault", "extend", "clear", "pop") and n.func.value.id not in local:
-                    changed.add(n.func.value.id)
+            match n:
+                case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)) if name not in local:
+                    changed.add(name)
+                case ast.Call(func=ast.Attribute(attr=method, value=ast.Name(id=name))) if method in CHANGING and name not in local:
+                    changed.add(name)
     assert changed & names == set()
 
 

@@ -49,12 +49,12 @@ def bind(kernel: Kernel, request: RunRequest) -> Bound:
     tensors = {p.name: p for p in kernel.params if isinstance(p, Buffer)}
     scalars = {p.name: p for p in kernel.params if isinstance(p, Var)}
     extents = {v.name: v for v in kernel.extents}
-    loaded = {name: _load(file, name) for name, file in request.inputs.items()}
     known = tensors.keys() | scalars.keys() | extents.keys()
-    if unknown := sorted((loaded.keys() | request.outputs.keys()) - known):
-        raise RunError(f"{kernel.symbol} has no parameter `{unknown[0]}`; it has {', '.join(known)}")
+    if unknown := sorted((request.inputs.keys() | request.outputs.keys()) - known):
+        raise RunError(f"{kernel.symbol} has no parameter `{unknown[0]}`; it has {', '.join(sorted(known))}")
     if wrong := sorted(request.outputs.keys() - tensors.keys()):
         raise RunError(f"--out {wrong[0]}: that is no tensor")
+    loaded = {name: _load(file, name) for name, file in request.inputs.items()}
     numbers = _numbers(kernel, request, loaded)
     try:
         given = {n: _typed(a, tensors[n]) for n, a in loaded.items() if n in tensors}

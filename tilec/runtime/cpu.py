@@ -25,14 +25,14 @@ ERRORS = {1: "cudaErrorInvalidValue", 9: "cudaErrorInvalidConfiguration", 716: "
 
 def run(compiled: Compiled, request: RunRequest) -> Report:
     """Runs the one kernel of `compiled`. Raises RunError when the run fails or is refused, MissingError without a compiler."""
-    plan = compiled.plans[0]
+    plan, chosen = compiled.plans[0], modes(request)
     bound = bind(plan.kernel, request)
     program = _build(compiled.cu)
     want = report.reference(plan.kernel, bound) if request.check else None
     lines = [report.title(plan.kernel, "the CPU", bound, request.seed)]
     faults: list[str] = []
     first: Bound | None = None
-    for mode in modes(request):
+    for mode in chosen:
         result = bound.copy()
         _succeed(program.run(f"{plan.symbol}_launch", {**result.arrays, **result.scalars, **result.extents}, mode, request.timeout_s),
                  plan.symbol, compiled.cu, bound)  # fmt: skip
