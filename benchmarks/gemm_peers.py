@@ -81,8 +81,8 @@ def compiled(folder: Path, name: str, values: dict[str, int], layout: str, size:
     variant = manifest["kernels"][0]["launches"][0]["variants"][0]
     tile = values.get("block_M", 128), values.get("block_N", 256)
     shared = int(variant["shared_bytes"])
-    threads = variant["block"][0]
-    return Contender(f"tilec {name}", f"{stem}.cubin", variant["symbol"], layout, size, tile, threads, shared, registers, spilled, False, False)
+    threads, symbol, cubin = variant["block"][0], variant["symbol"], f"{stem}.cubin"
+    return Contender(f"tilec {name}", cubin, symbol, layout, size, tile, threads, shared, registers, spilled, False, False)
 
 
 def assemble(source: Path, cubin: Path, arch: str, *options: str) -> tuple[int, int]:
