@@ -157,5 +157,5 @@ def make(n=4):
 
 def test_asserts_and_raises_are_errors_with_their_message(fails) -> None:
     body = '    @T.prim_func\n    def k(O: T.Tensor((n,), "int32")):\n        with T.Kernel(1, threads=1):\n            O[0] = n\n    return k\n'
-    fails("def make(n=3):\n    assert n % 2 == 0, f'{n} is odd'\n" + body, "TL0107", line=2, word="3 is odd")
-    fails("def make(n=3):\n    if n > 2:\n        raise ValueError('too ' + 'big')\n" + body, "TL0107", line=3, word="ValueError: too big")
+    fails("def make(n=3):\n    assert n % 2 == 0, f'{n} is odd'\n" + body, "TL0111", line=2, word="3 is odd")
+    fails("def make(n=3):\n    if n > 2:\n        raise ValueError('too ' + 'big')\n" + body, "TL0111", line=3, word="ValueError: too big")

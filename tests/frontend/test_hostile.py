@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text() -> None:
 @pytest.mark.parametrize("text", ["", "\n\n# nothing\n", "x = 1\n", "def f(a):\n    return a\n"])
 def test_a_file_without_kernels_says_so(text: str) -> None:
     first = fault(text).diagnostics[0]
-    assert first.code == "TL0206"
+    assert first.code == "TL0212"
     assert first.message == "no @T.prim_func found in bad.py"
 
 

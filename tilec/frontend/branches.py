@@ -33,7 +33,7 @@ def run_if(m: Machine, node: cst.If, frame: Frame) -> Flow:
         return _orelse(m, node.orelse, frame)
     if m.b.launch is None:
         place = frame.source.span(node.test)
-        raise m.fail("TL0204", "this branch needs a value that is only known at run time", place, help=size_help(cond))
+        raise m.fail("TL0213", "this branch needs a value that is only known at run time", place, help=size_help(cond))
     return _device(m, node, cond, frame)
 
 

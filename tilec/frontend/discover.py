@@ -131,7 +131,7 @@ def choose(m: Machine, module: Module, found: list[Candidate]) -> list[Candidate
     if wanted:
         return [c for name in wanted for c in _named(m, module, found, name)]
     if not found:
-        raise error("TL0206", f"no @T.prim_func found in {module.path}", Span(module.path, 1, 1, 1, 1),
+        raise error("TL0212", f"no @T.prim_func found in {module.path}", Span(module.path, 1, 1, 1, 1),
                     help="a kernel is a function decorated with @T.prim_func or @tilelang.jit, or a factory that returns one")  # fmt: skip
     made_of = [c.value for c in found if isinstance(c.value, KernelValue)]
     used = {v.factory.node for v in made_of if v.factory is not None}
@@ -159,7 +159,7 @@ def _named(m: Machine, module: Module, found: list[Candidate], name: str) -> lis
     if len(hits) != 1:
         names = ", ".join(_choices(found)) or "none"
         what = f"no kernel `{name}` in {module.path}" if not hits else f"`{name}` names {len(hits)} kernels in {module.path}"
-        raise error("TL0206", what, Span(module.path, 1, 1, 1, 1), help=f"kernels here: {names}")
+        raise error("TL0212", what, Span(module.path, 1, 1, 1, 1), help=f"kernels here: {names}")
     return hits
 
 

@@ -89,7 +89,8 @@ def _sketch(
     source = function.frame.source
     places = {p.name.value: source.span(p.name) for p in parameters(function.node)}
     sizes = {n: Var(n, INT32, VarKind.PARAM, span=places[n]) for n in open_sizes}
-    unknown = {n: _unknown(m, function, n, places[n]) for n in tensors}
+    scope = Frame(source, {**sizes}, function.frame)
+    unknown = {n: _unknown(m, function, n, places[n], scope) for n in tensors}
     try:
         return _record_sketch(m, function, {**values, **sizes, **unknown}, unknown), sizes
     except Fatal:
@@ -101,12 +102,12 @@ def _sketch(
         return _record_sketch(m, function, {**sizes, **values, **unknown}, unknown), sizes
 
 
-def _unknown(m: Machine, function: Function, name: str, place: Span) -> Buffer:
-    """A tensor as far as it is known before the inference: the annotation's, or a rank and placeholders."""
+def _unknown(m: Machine, function: Function, name: str, place: Span, scope: Frame) -> Buffer:
+    """A tensor as far as it is known before the inference: the annotation's (which may use sizes), or a rank and placeholders."""
     for p in parameters(function.node):
         if p.name.value == name and p.annotation is not None:
             with m.outside():
-                spec = annotated(m, p.annotation.annotation, function.frame)
+                spec = annotated(m, p.annotation.annotation, scope)
             if isinstance(spec, TensorSpec):
                 return tensor(name, spec, place)
     rank = _rank(m, function, name, place)

@@ -106,7 +106,7 @@ def _host_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
         m.step(node, frame)
         known = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
         if not isinstance(known, bool):
-            raise m.fail("TL0105", "this `while` becomes a run-time loop after it was started", frame.source.span(node.test),
+            raise m.fail("TL0213", "this `while` becomes a run-time loop after it was started", frame.source.span(node.test),
                          help=size_help(known) or "keep its counter in a T.alloc_var")  # fmt: skip
         if not known:
             return m.run(node.orelse.body, frame) if node.orelse is not None else None

@@ -31,7 +31,7 @@ def lookup(m: Machine, frame: Frame, name: str, span: Span, builtins: Mapping[st
         raise _unknown(m, frame, name, span, builtins)
     if isinstance(value, Stale):
         text = f"`{value.name}` has no single value here: {value.reason}"
-        raise m.fail("TL0106", text, span, Label(value.span, "it is assigned in this statement"), help=stale_help(value.name))
+        raise m.fail("TL0107", text, span, Label(value.span, "it is assigned in this statement"), help=stale_help(value.name))
     return m.use(value, span)
 
 

@@ -64,9 +64,9 @@ def _read(request: Request) -> Result:
     chosen = choose(m, module, discover(m, module))
     kernels, left_out = _build(m, chosen)
     if not kernels:
-        raise CompileError(*(replace(d, severity=Severity.ERROR, code="TL0204", message=_needs(d)) for d in left_out))
+        raise CompileError(*(replace(d, severity=Severity.ERROR, code="TL0209", message=_needs(d)) for d in left_out))
     _check_symbols(kernels)
-    notes = (*left_out, *m.notes, *_unused(m, request))
+    notes = (*left_out, *m.notes, *_unused(m, request, kernels))
     return Result(tuple(kernels), notes, tuple(m.files))
 
 
@@ -87,7 +87,7 @@ def _build(m: Machine, chosen: list[Candidate]) -> tuple[list[Kernel], list[Diag
         except Missing as lack:
             if m.request.kernels:
                 text = f"`{c.symbol}` needs a value for {', '.join(f'`{n}`' for n in lack.names)}"
-                errors.extend(error("TL0204", text, lack.span, help=define_help(lack.names)).diagnostics)
+                errors.extend(error("TL0209", text, lack.span, help=define_help(lack.names)).diagnostics)
             else:
                 left_out.append(skipped(c, lack.names))
         except CompileError as fault:
@@ -123,13 +123,13 @@ def _from_factory(m: Machine, c: Candidate) -> list[Kernel]:
     if c.inner:
         made = [k for k in m.created if k.function.name == c.inner]
         if not made:
-            raise m.fail("TL0206", f"`{function.name}` does not define `{c.inner}` with these parameters", function.span)
+            raise m.fail("TL0212", f"`{function.name}` does not define `{c.inner}` with these parameters", function.span)
         bindings = tuple((n, hostops.spelled(v)) for n, v in values.items())
         given = [replace(made[-1], factory=function, markers=(*made[-1].markers, *function.markers), bindings=bindings)]
     else:
         given = [v for v in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(v, KernelValue)]
     if not given:
-        raise m.fail("TL0206", f"`{function.name}` returns no kernel", function.span, help="return the @T.prim_func that it defines")
+        raise m.fail("TL0212", f"`{function.name}` returns no kernel", function.span, help="return the @T.prim_func that it defines")
     several = len(inner_kernels(function.node)) > 1
     return [
         record_prim(m, k.function, f"{c.symbol}_{k.function.name}" if several else c.symbol, (*k.function.markers, *k.markers), k.bindings)
@@ -196,10 +196,15 @@ def _check_symbols(kernels: list[Kernel]) -> None:
         seen[k.symbol] = k
 
 
-def _unused(m: Machine, request: Request) -> list[Diagnostic]:
+def _unused(m: Machine, request: Request, kernels: list[Kernel]) -> list[Diagnostic]:
     """Warnings about -D and --arg names that nothing asked for."""
     place = Span(request.path, 1, 1, 1, 1)
     lost = [n for n in request.defines if n not in m.used]
-    return [Diagnostic(Severity.WARNING, "TL0204", f"-D {n} is not a parameter of any compiled kernel", place) for n in lost]
+    params = {p.name for k in kernels for p in k.params}
+    strange = [n for n in request.args if n not in params]
+    return [
+        *(Diagnostic(Severity.WARNING, "TL0204", f"-D {n} is not a parameter of any compiled kernel", place) for n in lost),
+        *(Diagnostic(Severity.WARNING, "TL0208", f"--arg {n} is not a tensor of any compiled kernel", place) for n in strange),
+    ]
 
 

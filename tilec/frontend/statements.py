@@ -281,11 +281,11 @@ def _assert(m: Machine, node: cst.Assert, frame: Frame) -> None:
     span = frame.source.span(node)
     known = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
     if isinstance(known, Expr):
-        raise m.fail("TL0105", "this assertion needs a value that is only known at run time", span,
+        raise m.fail("TL0213", "this assertion needs a value that is only known at run time", span,
                      help=loops.size_help(known) or "use T.device_assert in a kernel")  # fmt: skip
     if not known:
         text = "assertion failed" if node.msg is None else f"assertion failed: {_shown(m, node.msg, frame)}"
-        raise Fatal(*m.fail("TL0107", text, span).diagnostics)
+        raise Fatal(*m.fail("TL0111", text, span).diagnostics)
 
 
 def _shown(m: Machine, node: cst.BaseExpression, frame: Frame) -> str:
@@ -303,7 +303,7 @@ def _raise(m: Machine, node: cst.Raise, frame: Frame) -> None:
         text = f"{name}: {_shown(m, node.exc.args[0].value, frame)}"
     if m.depth > frame.depth:
         raise m.fail("TL0105", "`raise` under a condition that is only known at run time", span, help="use T.device_assert in a kernel")
-    raise Fatal(*m.fail("TL0107", text, span).diagnostics)
+    raise Fatal(*m.fail("TL0111", text, span).diagnostics)
 
 
 def _try(m: Machine, node: cst.Try, frame: Frame) -> Flow:
@@ -318,7 +318,7 @@ def _try(m: Machine, node: cst.Try, frame: Frame) -> Flow:
             flow = run_block(m, node.finalbody.body, frame)
         return flow
     except Fatal as fault:
-        if fault.diagnostics[0].code != "TL0107":
+        if fault.diagnostics[0].code != "TL0111":
             raise
         raise CompileError(*fault.diagnostics) from None
 
