@@ -5,25 +5,7 @@ struct alignas(128) TensorMap {
   unsigned long long opaque[16];
 };
 
-#include "hopper_kinds.h"
-
-extern "C" {
-void tilec_registers(int n, bool take, int line);
-void tilec_mbarrier_init(void* barrier, int count, int line);
-void tilec_mbarrier_arrive(void* barrier, int bytes, bool announces, int line);
-void tilec_mbarrier_wait(void* barrier, unsigned parity, int line);
-void tilec_fence_proxy_async();
-void tilec_tma_load(void* dst, const void* map, void* barrier, int rank, int x, int y, int z, int u, int v, int line);
-void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line);
-void tilec_bulk_commit();
-void tilec_bulk_wait_read(int pending);
-void tilec_stmatrix_x4(void* p, unsigned r0, unsigned r1, unsigned r2, unsigned r3, int line);
-unsigned long long tilec_wgmma_descriptor(const void* p, int leading, int stride, int swizzle, int line);
-void tilec_wgmma_fence();
-void tilec_wgmma(int kind, int n, void* d, unsigned long long a, unsigned long long b, bool accumulate, bool trans_a, bool trans_b, int line);
-void tilec_wgmma_commit();
-void tilec_wgmma_wait(int pending, int line);
-}
+#include "hopper_calls.h"
 
 __device__ __forceinline__ int warp_group_index(TILEC_SITE) {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0, 32, tilec_line);

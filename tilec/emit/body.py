@@ -6,7 +6,7 @@ index expressions that go into them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -14,6 +14,7 @@ from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
+from tilec.emit.hopper import bulk_store_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling
@@ -27,8 +28,10 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.ir.visit import storage
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
+from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
+    BulkStore,
     FillRegisters,
     Leaf,
     PBarrier,
@@ -43,6 +46,7 @@ from tilec.plan.plan import (
     PWhile,
     Stepped,
     TileLoop,
+    WarpSpecialized,
 )  # fmt: skip
 
 
@@ -54,6 +58,7 @@ class BodyWriter:
     comment: Callable[[Span], str]
     threads: int
     operands: set[object] = field(default_factory=set)
+    maps: Mapping[TensorMap, str] = field(default_factory=dict)
     _last: tuple[str, int] = ("", 0)
 
     def sequence(self, seq: PSeq, facts: Facts) -> str:
@@ -108,6 +113,10 @@ class BodyWriter:
                 return self.barrier(s, facts)
             case Pipeline():
                 return self.pipeline(s, facts)
+            case BulkStore():
+                return bulk_store_text(self.spell, s, self.maps[s.map], self.spell.variant, facts)
+            case WarpSpecialized():
+                raise AssertionError("a warp-specialised body is a kernel of its own")
             case _:
                 assert_never(s)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilec.diagnostics import Span
-from tilec.emit import gemm, pipeline, prelude
+from tilec.emit import gemm, hopper, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
 from tilec.emit.cliteral import ctype
@@ -68,6 +68,8 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     file = _File(options)
     kernels = [_kernel(file, plan, launch, v) for plan in plans for launch in plan.launches for v in launch.variants]
     launchers = [indent(launcher_text(render, plan)) for plan in plans]
+    if any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants):
+        launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
     target = min((p.target for p in plans), key=lambda t: t.number)
     text = render(
         "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
@@ -89,6 +91,8 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         else:
             spell.variables[p] = name
     spell.variables[THREAD] = "thread"
+    if variant.tensor_maps:
+        return _hopper_kernel(file, plan, launch, spell)
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
     places = _places(spell, launch)
     body = writer.sequence(variant.body, variant.facts)
@@ -99,6 +103,18 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         tiles=tiles, places=lines, body=body,
     )  # fmt: skip
     return indent(text)
+
+
+def _hopper_kernel(file: _File, plan: Plan, launch: LaunchPlan, spell: Spelling) -> str:
+    """One warp-specialised __global__ function: its tensor maps are parameters in front of the others."""
+    sign, variant = signature(plan), spell.variant
+    maps = hopper.map_names(variant, list(sign.names.values()))
+    spell.names.reserve([*hopper.RESERVED, *maps])
+    assert variant.threads is not None
+    writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
+    kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, lambda body: _tiles(spell, variant, body))
+    declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
+    return indent(kernel.text(launch, variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
 
 
 def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:

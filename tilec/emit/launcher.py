@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilec.emit import hopper
 from tilec.emit.hostexpr import HELPERS, Cxx, CxxWriter, variables
 from tilec.emit.names import LAUNCHER_NAMES, Names, parameter_names
 from tilec.ir.dtypes import FLOAT32, FLOAT64, UINT64, DType, Kind
 from tilec.ir.expr import Buffer, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.ir.visit import storage
-from tilec.plan.plan import LaunchPlan, Plan
+from tilec.plan.hopper_plan import MULTIPROCESSORS
+from tilec.plan.plan import LaunchPlan, Plan, Variant
 
 Render = Callable[..., str]
 """`render(template, **context) -> text`."""
@@ -59,6 +61,31 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map that a launcher fills in: the driver's numbers, and C++ texts, innermost dimension first."""
+
+    name: str
+    tensor: str
+    type: int
+    extents: tuple[str, ...]
+    strides: tuple[str, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A body with a grid, threads and tensor maps of its own, chosen before all others when `when` holds."""
+
+    symbol: str
+    when: str
+    maps: tuple[Map, ...]
+    grid: str
+    threads: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """One launch. `sizes` declares the run-time extents of the grid, `axes` names those that may be 0."""
 
@@ -71,6 +98,7 @@ class Grid:
     block: str
     shared_bytes: str
     raises_shared_limit: bool
+    special: tuple[Special, ...] = ()
 
     @property
     def shared_bytes_vary(self) -> bool:
@@ -137,7 +165,7 @@ def launcher_text(render: Render, plan: Plan) -> str:
     """The C++ text of the launcher, and of the workspace query when the kernel needs one."""
     sign = signature(plan)
     writer = _writer(plan.kernel, sign)
-    grids = tuple(grid for grid in (_grid(g, writer) for g in plan.launches) if grid is not None)
+    grids = tuple(grid for grid in (_grid(g, writer, list(sign.names.values())) for g in plan.launches) if grid is not None)
     checks = _argument_checks(plan, sign, writer)
     return render(
         "launcher.cu.jinja",
@@ -156,7 +184,7 @@ def size_parameters(kernel: Kernel) -> list[Var]:
 def _writer(kernel: Kernel, sign: Signature) -> CxxWriter:
     tensors = {p.name: n for p, n in sign.names.items() if isinstance(p, Buffer)}
     sizes = frozenset(size_parameters(kernel))
-    return CxxWriter(lambda v: sign.names[v], tensors, kernel.span, nonnegative=sizes)
+    return CxxWriter(lambda v: v.name if v is MULTIPROCESSORS else sign.names[v], tensors, kernel.span, nonnegative=sizes)
 
 
 def _helpers(writer: CxxWriter) -> tuple[Helper, ...]:
@@ -193,7 +221,7 @@ def _negated(x: Cxx) -> str:
     return f"!({x.text})" if not x.text.startswith("aligned(") else f"!{x.text}"
 
 
-def _grid(grid: LaunchPlan, writer: CxxWriter) -> Grid | None:
+def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | None:
     """The context of one launch; None for a grid that never has blocks."""
     sizes = [writer.write(e) for e in grid.grid]
     open_axes = [(f"grid_{axis}", x, limit) for axis, x, limit in zip("xyz", sizes, GRID_LIMITS, strict=True) if x.low != x.high]
@@ -215,13 +243,26 @@ def _grid(grid: LaunchPlan, writer: CxxWriter) -> Grid | None:
         block=", ".join(map(str, grid.threads)),
         shared_bytes=str(shared.pop()) if len(shared) == 1 else "shared_bytes",
         raises_shared_limit=any(c.shared_bytes > PLAIN_SHARED_BYTES for c in choices),
+        special=tuple(_special(v, writer, names) for v in grid.variants if v.tensor_maps),
     )
+
+
+def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
+    """A body that goes through tensor maps, as the launcher needs it."""
+    assert v.grid is not None and v.threads is not None and v.when is not None
+    maps = []
+    for m, name in zip(v.tensor_maps, hopper.map_names(v, names), strict=True):
+        extents = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_extents(m))
+        strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
+        swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
+        maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
+    return Special(v.symbol, writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes)
 
 
 def _choices(grid: LaunchPlan, writer: CxxWriter) -> tuple[Choice, ...]:
     """The variants up to the first that always fits."""
     out: list[Choice] = []
-    for variant in grid.variants:
+    for variant in (v for v in grid.variants if not v.tensor_maps):
         when = "" if variant.when is None else writer.condition(variant.when)
         branch = ("else " if out else "") + (f"if ({when})" if when else "")
         out.append(Choice(variant.symbol, when, branch.strip(), variant.shared_bytes))

@@ -10,11 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tilec.emit import hopper
 from tilec.emit.hostexpr import manifest_text
 from tilec.emit.launcher import is_written
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
+from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import LaunchPlan, Plan, Variant
 
 Json: TypeAlias = dict[str, Any]
@@ -96,16 +98,30 @@ def _launch(plan: Plan, grid: LaunchPlan, args: Sequence[str]) -> Json:
 
 def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]) -> Json:
     span = grid.launch.span
+    maps = hopper.map_names(variant, list(args))
     return {
         "symbol": variant.symbol,
         "arch": plan.target.name,
         "when": "1" if variant.when is None else manifest_text(variant.when, span),
-        "grid": [manifest_text(e, span) for e in grid.grid],
-        "block": list(grid.threads),
+        "grid": [manifest_text(e, span) for e in variant.grid or grid.grid],
+        "block": list(variant.threads or grid.threads),
         "cluster": [1, 1, 1],
         "shared_bytes": variant.shared_bytes,
-        "args": list(args),
-        "tensor_maps": [],
+        "args": [*maps, *args],
+        "tensor_maps": [_tensor_map(m, name) for m, name in zip(variant.tensor_maps, maps, strict=True)],
+    }
+
+
+def _tensor_map(m: TensorMap, name: str) -> Json:
+    """A tensor map: the driver's element type, extents, strides in bytes and box, innermost dimension first."""
+    return {
+        "name": name,
+        "param": m.tensor.name,
+        "type": hopper.data_type(m.tensor.dtype),
+        "dims": [manifest_text(e) for e in hopper.map_extents(m)],
+        "strides": [manifest_text(e) for e in hopper.map_strides(m)],
+        "box": list(m.box),
+        "swizzle": m.swizzle,
     }
 
 

@@ -13,7 +13,7 @@ from tilec.ir.kernel import Kernel, Param
 
 LAUNCHER_NAMES = frozenset(
     "stream workspace launch kernel error arguments aligned address ceildiv floordiv floormod times plus smaller larger "
-    "grid_x grid_y grid_z shared_bytes".split()
+    "grid_x grid_y grid_z shared_bytes multiprocessors encode_tensor_map tensor_extents tensor_strides tensor_box device_number".split()
 )
 """Names the launcher uses itself, besides those of the parameters."""
 
@@ -52,6 +52,10 @@ class Names:
             name = f"{base.rstrip('_')}_{n}"
         self._used.add(name)
         return name
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keeps names from being handed out."""
+        self._used.update(names)
 
     def taken(self) -> frozenset[str]:
         """Every name that is in use."""

@@ -83,13 +83,13 @@ def gemm_shape(g: Gemm, ieee: bool) -> GemmShape:
     )  # fmt: skip
 
 
-def legalise(body: Stmt, threads: int, target: Target, ieee: bool) -> Legal:
-    """Chooses instructions and layouts and rewrites `body` until they fit each other."""
+def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None) -> Legal:
+    """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already."""
     remarks: list[Diagnostic] = []
     body = _expand(body)
     for _ in range(64):
         stage = _Stage(threads, target, ieee)
-        required = _choose_gemms(body, stage)
+        required = {**(fixed or {}), **_choose_gemms(body, stage)}
         stage.layouts = infer(body, threads, required)
         body = _rewrite(body, stage)
         remarks += stage.remarks

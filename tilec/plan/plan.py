@@ -19,6 +19,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.hopper_plan import Operand, Schedule, Staging, TensorMap, WarpGroupGemm
 from tilec.targets import Target
 
 THREAD = Var("thread", INT32, VarKind.THREAD)
@@ -263,8 +264,62 @@ class Stepped:
     body: PSeq
 
 
+@dataclass(frozen=True, slots=True)
+class WarpSpecialized:
+    """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `hopper_plan`).
+
+    The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
+    use. `grid` is that of the author, whose blocks are taken one after another. `zero` asks for an accumulator that is zeroed
+    first, where the loop may have no steps. `epilogue` is what the consumers do with the accumulator.
+    """
+
+    schedule: Schedule
+    gemm: WarpGroupGemm
+    acc: Buffer
+    a: Operand
+    b: Operand
+    grid: tuple[Expr, ...]
+    var: Var
+    start: Expr
+    stop: Expr
+    step: int
+    zero: bool
+    setup: PSeq
+    epilogue: PSeq
+    spans: tuple[Span, Span, Span, Span]  # loop, copy of a, copy of b, gemm
+
+
+@dataclass(frozen=True, slots=True)
+class BulkStore:
+    """A fragment with the accumulator's map stored by the copy engine, its first element at `at` (innermost first).
+
+    `drains` asks to wait for all earlier stores first, as the chunks in the staging area do not come round evenly.
+    """
+
+    src: Buffer
+    map: TensorMap
+    at: tuple[Expr, ...]
+    staging: Staging
+    drains: bool
+    span: Span = NOWHERE
+
+
 PStmt: TypeAlias = (
-    PSeq | PScalar | PFor | PWhile | PIf | TileLoop | AsyncCopy | FillRegisters | PGemm | PReduce | PBarrier | Pipeline | Stepped
+    PSeq
+    | WarpSpecialized
+    | BulkStore
+    | PScalar
+    | PFor
+    | PWhile
+    | PIf
+    | TileLoop
+    | AsyncCopy
+    | FillRegisters
+    | PGemm
+    | PReduce
+    | PBarrier
+    | Pipeline
+    | Stepped
 )
 
 
@@ -284,6 +339,9 @@ class Variant:
     shared_bytes: int
     registers: int
     remarks: tuple[Diagnostic, ...] = ()
+    threads: tuple[int, int, int] | None = None  # where this body takes other threads and another grid than the launch
+    grid: tuple[Expr, Expr, Expr] | None = None
+    tensor_maps: tuple[TensorMap, ...] = ()  # passed in front of the other arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
+from tilec.plan.hopper import Request, plan_hopper
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -90,7 +91,7 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     count = prod(threads)
-    legal = legalise(launch.body, count, options.target, options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags)
+    legal = legalise(launch.body, count, options.target, _ieee(kernel, options))
     room = _Room(kernel, launch, threads, legal, options.target, written)
     assumed = _row_divisors(kernel)
     best = _variant(room, symbol, assumed, aligned=True)
@@ -100,11 +101,27 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = [best, general]
     elif assumed:
         variants = [replace(_variant(room, symbol, {}, aligned=True))]
+    if options.target.has_wgmma and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+        variants = _with_hopper(Request(launch, symbol, assumed, written, options.target, _ieee(kernel, options)), variants)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
     panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
     return LaunchPlan(launch, grid, threads, tuple(variants), panel)
+
+
+def _ieee(kernel: Kernel, options: PlanOptions) -> bool:
+    """True when float32 products are asked for in full precision."""
+    return options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags
+
+
+def _with_hopper(request: Request, portable: list[Variant]) -> list[Variant]:
+    """Hopper's own body in front of the portable one that takes what it cannot; or the portable ones with the reason."""
+    found = plan_hopper(request)
+    if isinstance(found, str):
+        remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)
+        return [replace(v, remarks=(*v.remarks, remark)) for v in portable]
+    return [found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
 
 
 def _thread_count(launch: Launch) -> int:

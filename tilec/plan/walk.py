@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, TileLoop
+from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, TileLoop, WarpSpecialized
 
 
 def plan_children(s: PStmt) -> tuple[PStmt, ...]:
@@ -18,6 +18,8 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
             return (s.then, s.orelse)
         case Pipeline():
             return (s.producers, s.consumers)
+        case WarpSpecialized():
+            return (s.setup, s.epilogue)
         case _:
             return ()
 

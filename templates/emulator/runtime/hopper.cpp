@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "../hopper_calls.h"
 #include "../hopper_types.h"
 #include "hopper.h"
 

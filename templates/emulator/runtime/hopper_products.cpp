@@ -5,8 +5,7 @@
 #include <cstring>
 #include <deque>
 
-#include "../tilec_language.h"
-#include "../hopper_kinds.h"
+#include "../hopper_calls.h"
 #include "hopper.h"
 
 namespace tilec {

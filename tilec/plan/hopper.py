@@ -1,0 +1,485 @@
+"""Plans a GEMM kernel for Hopper: tiles in a ring filled by the copy engine, products of warp groups, persistent blocks.
+
+The rules are those that measurements on an H200 gave (see `RULES`); every number is in the plan. Kernels of another form, and
+tensors whose rows the copy engine cannot reach, go the portable way, and a remark says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tilec.analysis.affine import coefficient, depends_on
+from tilec.analysis.facts import Facts
+from tilec.analysis.proofs import prove
+from tilec.analysis.ranges import divisor
+from tilec.diagnostics import Diagnostic
+from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.kernel import Launch
+from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
+from tilec.ir.visit import regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.layout import atoms
+from tilec.layout.fragment import FragmentLayout, same_map
+from tilec.layout.shared import CHUNK, SharedLayout, Swizzle
+from tilec.plan.access import conjunction, row_strides
+from tilec.plan.barriers import place_barriers
+from tilec.plan.domains import cast, paired, static, static_shape, whole
+from tilec.plan.hopper_match import Match, match
+from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Product, Schedule, Staging, TensorMap, WarpGroupGemm
+from tilec.plan.legal import legalise
+from tilec.plan.lower import Lowering, Setting
+from tilec.plan.pipelines import touched
+from tilec.plan.plan import (
+    THREAD,
+    BulkStore,
+    InMemory,
+    PBarrier,
+    PFor,
+    PIf,
+    Placement,
+    Private,
+    PSeq,
+    PStmt,
+    PWhile,
+    Registers,
+    SharedTile,
+    Stepped,
+    TileLoop,
+    Variant,
+    WarpSpecialized,
+)  # fmt: skip
+from tilec.plan.shared import place_tiles, tile_layouts
+from tilec.targets import Target
+
+EPILOGUE_BARRIER = 6
+"""The named barrier of all consumers; 1 to 3 are those of single warp groups, 4 is for the start, 5 for the lag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What measurements on an H200 settled, as data.
+
+    `registers`: (producer, consumer) by the number of consumers. `accumulators`: the most registers of accumulators a thread
+    may hold, by the same. `most_stages`: more bring nothing. `panel`: height of a raster panel in tiles. `short`: loops of at
+    most so many elements along k want a deeper staging area and may spend a stage on it.
+    """
+
+    registers: Mapping[int, tuple[int, int]]
+    accumulators: Mapping[int, int]
+    most_stages: int = 8
+    panel: int = 16
+    short: int = 512
+
+
+RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators={1: 160, 2: 192, 3: 96})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
+    tensors that the kernel writes, and whether float32 products must not be shortened to TF32."""
+
+    launch: Launch
+    symbol: str
+    divisors: Mapping[Var, int]
+    written: frozenset[Buffer]
+    target: Target
+    ieee: bool
+
+
+def plan_hopper(r: Request) -> Variant | str:
+    """The body of a launch for Hopper; or the reason why there is none."""
+    found = match(r.launch, r.written, r.ieee)
+    if isinstance(found, str):
+        return found
+    m, n = static_shape(found.acc)
+    k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
+    consumers = _consumers(m, n, found)
+    if isinstance(consumers, str):
+        return consumers
+    facts = _facts(r, found)
+    join = _join(found, k, facts)
+    if k * join % found.depth:
+        return f"K = {k} is no multiple of {found.depth}"
+    operands = _operands(found, k * join, m // consumers, facts)
+    if isinstance(operands, str):
+        return operands
+    return _Builder(r, found, facts, consumers, join, *operands).variant()
+
+
+def _consumers(m: int, n: int, found: Match) -> int | str:
+    """How many warp groups multiply a tile of m x n; or why none can."""
+    if m % 64 or n % 8 or n > 256 or (found.depth == 32 and found.acc.dtype == INT32 and n > 32 and n % 16):
+        return f"warp groups do not multiply tiles of {m}x{n}"
+    for count in (2, 3, 1):
+        if m % (64 * count) == 0 and m * n * found.acc.dtype.bytes // (512 * count) <= RULES.accumulators[count]:
+            return count
+    return f"an accumulator of {m}x{n} takes more registers than two warp groups have for it"
+
+
+def _facts(r: Request, found: Match) -> Facts:
+    """What the body may rely on: no extent of a tensor that it reads through a map is 0."""
+    facts = Facts().with_launch(r.launch, (128, 1, 1))
+    for v, n in r.divisors.items():
+        facts = facts.with_divisor(v, n)
+    for c in found.copies:
+        for e in c.src.buffer.shape:
+            if isinstance(e, Var):
+                facts = facts.with_range(e, lo=1)
+    return facts
+
+
+def _join(found: Match, k: int, facts: Facts) -> int:
+    """How many steps of the author's loop go together, so that a row of a tile fills the 128 bytes of the widest swizzle.
+
+    Only where the loop runs through all of k from 0, so that what is read too much is out of range and therefore zero.
+    """
+    row = k * found.gemm.a.buffer.dtype.bytes
+    loop = found.loop
+    if row >= 128 or 128 % row or static(loop.start) != 0:
+        return 1
+    for copy, trans in zip(found.copies, (found.gemm.trans_a, not found.gemm.trans_b), strict=True):
+        along = paired(copy.src)[0 if trans else 1]
+        for d, start in enumerate(copy.src.starts):
+            e = substitute(start, found.resolved)
+            if d != along and depends_on(e, (loop.var,)):
+                return 1
+        e = substitute(copy.src.starts[along], found.resolved)
+        step = Binary("mul", loop.var, Const(k, INT32), INT32)
+        if coefficient(e, loop.var) != k or prove(Compare("eq", e, cast(step, e.dtype)), facts) is not True:
+            return 1
+        end = Binary("mul", substitute(loop.stop, found.resolved), Const(k, loop.stop.dtype), loop.stop.dtype)
+        extent = copy.src.buffer.shape[along]
+        if prove(Compare("ge", cast(end, INT64), cast(extent, INT64)), facts) is not True:
+            return 1
+    return 128 // row
+
+
+def _operands(found: Match, k: int, rows: int, facts: Facts) -> tuple[Operand, Operand] | str:
+    """Both tiles of the ring; `rows` are those of a consumer. Or why the copy engine or wgmma cannot take one."""
+    g = found.gemm
+    out: list[Operand] = []
+    for copy, k_major, group_rows in ((found.copies[0], not g.trans_a, rows), (found.copies[1], g.trans_b, 0)):
+        one = _operand(copy, k_major, k, group_rows, found.resolved, facts)
+        if isinstance(one, str):
+            return one
+        out.append(one)
+    return out[0], out[1]
+
+
+def _operand(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
+    tile, source = copy.dst.buffer, copy.src.buffer
+    item = tile.dtype.bytes
+    shape = static_shape(tile)
+    shape = (shape[0], k) if k_major else (k, shape[1])
+    across, inner = shape
+    span = next((w for w in (128, 64, 32) if inner * item % w == 0), 0)
+    if not span:
+        return f"rows of {tile.name} are {inner * item} bytes, no multiple of 32"
+    if across > 256 or across % 8:
+        return f"{tile.name} has {across} rows"
+    reason = unreachable(source, facts)
+    if reason:
+        return reason
+    per = span // item
+    rank, row = source.rank, paired(copy.src)[0]
+    box = tuple(per if d == rank - 1 else across if d == row else 1 for d in reversed(range(rank)))
+    at = tuple(substitute(e, lets) for e in reversed(copy.src.starts))
+    if any(e.dtype != INT32 for e in at):
+        return f"{source.name} is indexed with {next(e.dtype for e in at if e.dtype != INT32)}"
+    boxes = tuple(Box(n * across * per, n * per) for n in range(inner // per))
+    block = across * span
+    step = group_rows * span if k_major else group_rows * item // span * block
+    return Operand(tile, TensorMap(source, box, span), at, boxes, shape, k_major, span, CHUNK if k_major else block, 8 * span, step)
+
+
+def unreachable(tensor: Buffer, facts: Facts) -> str:
+    """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents."""
+    strides, item = row_strides(tensor), tensor.dtype.bytes
+    if static(strides[-1]) != 1:
+        return f"elements of {tensor.name} do not lie side by side"
+    if any(static(e) == 0 for e in tensor.shape):
+        return f"{tensor.name} is empty"
+    if any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
+        return f"rows of {tensor.name} do not start on multiples of 16 bytes"
+    return ""
+
+
+def _products(found: Match, a: Operand, b: Operand, m: int, n: int) -> tuple[Product, ...]:
+    """The instructions of one k-block: along k first, and for each step the 64-row parts of a consumer."""
+    item = a.tile.dtype.bytes
+    tiles = m // 64
+    k = a.shape[1] if a.k_major else a.shape[0]
+    count = n // 2  # elements of the accumulator a thread holds of 64 x n
+
+    def along(o: Operand, step: int) -> int:
+        """Bytes from the tile's start to a step of `depth` elements along k."""
+        if not o.k_major:
+            return step * found.depth * o.span
+        byte = step * found.depth * item
+        return byte // o.span * o.shape[0] * o.span + byte % o.span
+
+    def down(i: int) -> int:
+        """Bytes to the i-th 64 rows of a."""
+        return i * 64 * a.span if a.k_major else i * 64 * item // a.span * a.leading
+
+    return tuple(Product(along(a, s) + down(i), along(b, s), i * count) for s in range(k // found.depth) for i in range(tiles))
+
+
+class _Epilogue(Lowering):
+    """Lowers what follows the loop; copies of a whole accumulator go through the copy engine where it can write them."""
+
+    def __init__(self, at: Setting, builder: _Builder) -> None:
+        super().__init__(at)
+        self.builder = builder
+        self.stores: list[BulkStore] = []
+
+    def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
+        found = self.builder.bulk_store(s, self.at, facts)
+        if found is None:
+            return super().copy(s, facts, ahead)
+        self.stores.append(found)
+        return found
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Puts one body together."""
+
+    r: Request
+    found: Match
+    facts: Facts
+    consumers: int
+    join: int
+    a: Operand
+    b: Operand
+
+    def variant(self) -> Variant | str:
+        """The finished body; or why it does not fit."""
+        found, launch = self.found, self.r.launch
+        m, n = static_shape(found.acc)
+        threads = 128 * self.consumers
+        layout = atoms.warp_group_accumulator(m, n, self.consumers)
+        gemm = WarpGroupGemm(
+            f"wgmma_m64n{n}k{found.depth}_{found.kind}", m, n, self._depth(), layout, _products(found, self.a, self.b, m // self.consumers, n),
+            (int(not self.a.k_major), int(not self.b.k_major)) if found.depth == 16 else None,
+        )  # fmt: skip
+        facts = self.facts.with_range(THREAD, 0, threads - 1)
+        for s in found.lets:
+            facts = facts.with_let(s.var, s.value)
+        epilogue = Seq(self._simple_epilogue(), launch.span)
+        legal = legalise(epilogue, threads, self.r.target, self.r.ieee, {found.acc: layout})
+        layouts = tile_layouts(shared_buffers(legal.body), frozenset())
+        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, self._alignment, legal.body, 1)
+        lowering = _Epilogue(setting, self)
+        setup = lowering.sequence(found.lets, facts, True)
+        lowered = lowering.sequence((legal.body,), facts, True)
+        reads, writes = touched([legal.body])
+        both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
+        body = named_barriers(place_barriers(lowered, both, lowering.varies), threads)
+        if layouts or both:
+            body = PSeq((*body.body, PBarrier("named", Const(EPILOGUE_BARRIER, INT32), Const(threads, INT32), "the next tile")))
+        tiles, extra = place_tiles(layouts, {})
+        return self._assemble(gemm, legal.layouts, setup, body, lowering, tiles, extra, legal.remarks)
+
+    def _depth(self) -> int:
+        return self.a.shape[1] if self.a.k_major else self.a.shape[0]
+
+    def _alignment(self, _: Buffer) -> int:
+        return CHUNK
+
+    def _simple_epilogue(self) -> tuple[Stmt, ...]:
+        """The epilogue with a trip through a tile of its own cut short: acc to C_s to C is acc to C when the types allow."""
+        stmts = list(self.found.epilogue)
+        copies = [s for s in stmts if isinstance(s, Copy)]
+        for first, second in zip(copies, copies[1:], strict=False):
+            tile = first.dst.buffer
+            through = tile.scope is Scope.SHARED and second.src.buffer is tile and whole(first.dst) and whole(second.src)
+            others = [s for s in stmts if s is not first and s is not second and not isinstance(s, Alloc)]
+            if not through or tile.view_of is not None or tile.dtype != second.dst.buffer.dtype or not whole(first.src):
+                continue
+            reads, writes = touched(others)
+            if storage(tile) in reads | writes:
+                continue
+            direct = replace(second, src=first.src)
+            return tuple(direct if s is second else s for s in stmts if s is not first and not (isinstance(s, Alloc) and s.buffer is tile))
+        return tuple(stmts)
+
+    def bulk_store(self, s: Copy, at: Setting, facts: Facts) -> BulkStore | None:
+        """The copy of a whole fragment with the accumulator's map to a box of a tensor, as a store of the copy engine."""
+        src, dst = s.src.buffer, s.dst.buffer
+        layout = at.layouts.get(src)
+        m, n = static_shape(self.found.acc)
+        fits = layout is not None and same_map(layout, atoms.warp_group_accumulator(m, n, self.consumers)) and whole(s.src)
+        if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits != 16 or n % 16 or not 2 <= dst.rank <= 5 or dst.view_of is not None:
+            return None
+        if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace:
+            return None
+        walked = paired(s.dst)
+        if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
+            return None
+        columns = next(w for w in (64, 32, 16) if n % w == 0)
+        chunks = m // self.consumers // 64 * (n // columns)
+        box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
+        buffers = self._buffers(chunks)
+        tile = Buffer(f"{dst.name}_staged", dst.dtype, tuple(Const(x, INT32) for x in (self.consumers * buffers * 64, columns)), Scope.SHARED)
+        span = columns * 2
+        return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), Staging(tile, columns, buffers, span), chunks % buffers != 0, s.span)
+
+    def _buffers(self, chunks: int) -> int:
+        """Chunks of the staging area a consumer: two, more behind short loops; a divisor of all chunks, so that they come round."""
+        stop = static(self.found.loop.stop)
+        short = stop is not None and stop * self._depth() // self.join <= RULES.short
+        for count in (4, 2, 3, 5) if short else (2, 3, 5):
+            if chunks % count == 0:
+                return count
+        return 1
+
+    def _assemble(
+        self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], setup: PSeq, epilogue: PSeq, lowering: _Epilogue,
+        tiles: Mapping[Buffer, SharedTile], extra: int, remarks: tuple[Diagnostic, ...],
+    ) -> Variant | str:  # fmt: skip
+        """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
+        found, r = self.found, self.r
+        stagings = list({id(s.staging.tile): s for s in lowering.stores}.values())
+        staged = sum(_bytes(s.staging.tile) for s in stagings[:1]) if stagings else 0
+        room = r.target.shared_per_block_max - staged - extra - 1024
+        stages = min(RULES.most_stages, room // (self.a.bytes + self.b.bytes))
+        if stages < 2:
+            return f"two pairs of tiles of {self.a.bytes + self.b.bytes} bytes do not fit the shared memory"
+        at_b = stages * self.a.bytes
+        at_c = at_b + stages * self.b.bytes
+        at_more = at_c + staged
+        barriers = at_more + extra
+        schedule = Schedule(
+            self.consumers, stages, *RULES.registers[self.consumers], int(self.consumers == 2), r.launch.panel or RULES.panel, barriers,
+            barriers + 16 * stages,
+        )  # fmt: skip
+        placements: dict[Buffer, Placement] = {
+            self.a.tile: _ring(self.a, 0, stages), self.b.tile: _ring(self.b, at_b, stages),
+        }  # fmt: skip
+        for s in stagings:
+            rows, columns = static_shape(s.staging.tile)
+            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), 2, columns, _swizzle(s.staging.span)), at_c)
+        placements |= {b: replace(t, offset=t.offset + at_more) for b, t in tiles.items()}
+        placements |= {b: Registers(f) for b, f in fragments.items()}
+        placements[found.acc] = Registers(gemm.layout)
+        placements |= {s.buffer: Private() for s in found.epilogue if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR)}
+        loop = found.loop
+        start, stop = substitute(loop.start, found.resolved), substitute(loop.stop, found.resolved)
+        zero = prove(Compare("lt", start, stop), self.facts) is not True
+        if len(stagings) > 1:
+            epilogue = _draining(epilogue)
+        body = WarpSpecialized(
+            schedule, gemm, found.acc, self.a, self.b, r.launch.grid, loop.var, start, stop, self.join, zero, setup, epilogue,
+            (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
+        )  # fmt: skip
+        maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
+        out = Variant(
+            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, schedule.take, (),
+            threads=(schedule.threads, 1, 1), grid=_grid(r.launch), tensor_maps=maps,
+        )  # fmt: skip
+        return replace(out, when=_condition(out, r.divisors), remarks=remarks)
+
+
+def _bytes(tile: Buffer) -> int:
+    rows, columns = static_shape(tile)
+    return rows * columns * tile.dtype.bytes
+
+
+def _swizzle(span: int) -> Swizzle:
+    """The exchange of chunks that the copy engine does over `span` bytes."""
+    return Swizzle(span // CHUNK - 1, 3)
+
+
+def _ring(o: Operand, offset: int, stages: int) -> SharedTile:
+    """The versions of an operand, as blocks of rows of `span` bytes."""
+    per = o.span // o.tile.dtype.bytes
+    rows = o.elements // per
+    return SharedTile(SharedLayout((rows, per), o.tile.dtype.bytes, per, _swizzle(o.span)), offset, stages)
+
+
+def _draining(s: PSeq) -> PSeq:
+    """Stores that share one staging area: each waits for those before it."""
+
+    def visit(x: PStmt) -> PStmt:
+        match x:
+            case BulkStore():
+                return replace(x, drains=True)
+            case Stepped(span, body):
+                return Stepped(span, _draining(body))
+            case PSeq():
+                return _draining(x)
+            case _:
+                return x
+
+    return PSeq(tuple(map(visit, s.body)))
+
+
+def named_barriers(s: PSeq, threads: int) -> PSeq:
+    """Barriers of the block turned into those of the consumers."""
+
+    def visit(x: PStmt) -> PStmt:
+        match x:
+            case PBarrier("block"):
+                return replace(x, kind="named", id=Const(EPILOGUE_BARRIER, INT32), count=Const(threads, INT32))
+            case PSeq():
+                return named_barriers(x, threads)
+            case Stepped(span, body):
+                return Stepped(span, named_barriers(body, threads))
+            case PIf():
+                return replace(x, then=named_barriers(x.then, threads), orelse=named_barriers(x.orelse, threads))
+            case PFor() | PWhile() | TileLoop():
+                return replace(x, body=named_barriers(x.body, threads))
+            case _:
+                return x
+
+    return PSeq(tuple(map(visit, s.body)))
+
+
+def shared_buffers(body: Stmt) -> list[Buffer]:
+    """Every shared buffer that `body` mentions, owners and views, in order of appearance."""
+    found: dict[Buffer, None] = {}
+
+    def keep(b: Buffer) -> None:
+        if b.scope is Scope.SHARED:
+            found.setdefault(storage(b))
+            found.setdefault(b)
+
+    for s in walk_stmt(body):
+        if isinstance(s, Store | Atomic):
+            keep(s.buffer)
+        for side in regions(s):
+            for r in side:
+                keep(r.buffer)
+        for root in stmt_exprs(s):
+            for e in walk_expr(root):
+                if isinstance(e, Load):
+                    keep(e.buffer)
+    return list(found)
+
+
+def _grid(launch: Launch) -> tuple[Expr, Expr, Expr]:
+    """One block a multiprocessor, or a tile."""
+    tiles: Expr = launch.grid[0]
+    for e in launch.grid[1:]:
+        tiles = Binary("mul", cast(tiles, INT64), cast(e, INT64), INT64)
+    one = Const(1, INT32)
+    return Binary("min", cast(tiles, INT64), cast(MULTIPROCESSORS, INT64), INT64), one, one
+
+
+def _condition(v: Variant, divisors: Mapping[Var, int]) -> Expr | None:
+    """When the launcher may choose the body: addresses and rows of whole chunks, and no empty tensor behind a map."""
+    mapped = list(dict.fromkeys(t.tensor for t in v.tensor_maps))
+    wide = [b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide]
+    tests: list[Expr] = []
+    for b in dict.fromkeys([*mapped, *wide]):
+        address = Var(b.name, INT64, VarKind.PARAM)
+        tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
+    for var, n in divisors.items():
+        tests.append(Compare("eq", Binary("mod", var, Const(n, var.dtype), var.dtype), Const(0, var.dtype)))
+    for e in dict.fromkeys(e for b in mapped for e in b.shape):
+        if not isinstance(e, Const):
+            tests.append(Compare("gt", e, Const(0, e.dtype)))
+    return conjunction(tests)

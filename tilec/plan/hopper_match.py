@@ -1,0 +1,152 @@
+"""Recognises the kernels that Hopper's own GEMM path takes: one accumulator, one loop of two copies and one product, an epilogue.
+
+    match(launch, written, ieee) -> Match, or the reason why the portable path does it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
+from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.kernel import Launch
+from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, Let, Reduce, Scan, Stmt
+from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.plan.domains import paired, static, whole
+from tilec.plan.pipelines import flat, split, used_outside
+
+KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
+    (FLOAT16, FLOAT16, FLOAT32): ("f16_f32", 16),
+    (BFLOAT16, BFLOAT16, FLOAT32): ("bf16_f32", 16),
+    (FLOAT16, FLOAT16, FLOAT16): ("f16_f16", 16),
+    (FLOAT32, FLOAT32, FLOAT32): ("tf32_f32", 8),
+    (TFLOAT32, TFLOAT32, FLOAT32): ("tf32_f32", 8),
+    (INT8, INT8, INT32): ("s8_s32", 32),
+    (UINT8, UINT8, INT32): ("u8_s32", 32),
+    (FLOAT8_E4M3, FLOAT8_E4M3, FLOAT32): ("e4m3_f32", 32),
+    (FLOAT8_E5M2, FLOAT8_E5M2, FLOAT32): ("e5m2_f32", 32),
+}
+"""The types that warp groups multiply: the end of the instruction's name, and its depth along k."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
+    stands for; `epilogue` is all that follows the loop, with the allocations it needs."""
+
+    loop: For
+    gemm: Gemm
+    copies: tuple[Copy, Copy]
+    lets: tuple[Let, ...]
+    resolved: dict[Var, Expr]
+    epilogue: tuple[Stmt, ...]
+    kind: str
+    depth: int
+
+    @property
+    def acc(self) -> Buffer:
+        """The accumulator."""
+        return self.gemm.c.buffer
+
+
+def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str:
+    """The parts of a launch, or in words why it is none of these kernels."""
+    body = flat(launch.body)
+    at = next((n for n, s in enumerate(body) if isinstance(s, For) and any(isinstance(x, Gemm) for x in walk_stmt(s))), None)
+    if at is None:
+        return "there is no loop around a gemm"
+    loop = body[at]
+    assert isinstance(loop, For)
+    if any(isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(launch.body) for r in stmt_exprs(s) for e in walk_expr(r)):
+        return "thread indices are used"
+    parts = split(loop, used_outside(launch.body, loop))
+    gemms = [s for s in parts.consumers if isinstance(s, Gemm)]
+    if loop.kind not in ("pipelined", "serial") or len(parts.producers) != 2 or len(gemms) != 1:
+        return parts.why or "its loop is not two copies to shared memory and one gemm"
+    if any(not isinstance(s, Gemm | Let) for s in parts.consumers):
+        return "its loop does more than two copies and one gemm"
+    gemm = gemms[0]
+    copies = {storage(c.dst.buffer): c for c in parts.producers}
+    lets, reason = _before(body[:at], gemm.c.buffer)
+    if reason or (not lets and not _zeroed(body[:at], gemm, loop)):
+        return reason or "its accumulator does not start at zero"
+    if not _zeroed(body[:at], gemm, loop):
+        return "its accumulator does not start at zero"
+    entry = KINDS.get((gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype))
+    if entry is None:
+        return f"warp groups do not multiply {gemm.a.buffer.dtype} by {gemm.b.buffer.dtype} into {gemm.c.buffer.dtype}"
+    reason = _operands(gemm, copies, written, ieee) or _after(body[at + 1 :], gemm)
+    if reason:
+        return reason
+    allocs = tuple(s for s in body[:at] if isinstance(s, Alloc) and s.buffer not in copies and s.buffer is not gemm.c.buffer)
+    resolved: dict[Var, Expr] = {}
+    for s in lets:
+        resolved[s.var] = substitute(s.value, resolved)
+    both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
+    return Match(loop, gemm, both, lets, resolved, (*allocs, *body[at + 1 :]), *entry)
+
+
+def _before(stmts: list[Stmt], acc: Buffer) -> tuple[tuple[Let, ...], str]:
+    """The scalars bound in front of the loop; or why something else there stands in the way."""
+    lets: list[Let] = []
+    for s in stmts:
+        match s:
+            case Let(_, value) if not any(isinstance(e, Load) for e in walk_expr(value)):
+                lets.append(s)
+            case Alloc():
+                pass
+            case Fill(dst) if dst.buffer is acc:
+                pass
+            case _:
+                return (), f"line {s.span.line} does something in front of its loop"
+    return tuple(lets), ""
+
+
+def _zeroed(stmts: list[Stmt], gemm: Gemm, loop: For) -> bool:
+    """True when the accumulator starts at zero: filled, or cleared by the first product."""
+    filled = any(isinstance(s, Fill) and s.dst.buffer is gemm.c.buffer and whole(s.dst) and static_zero(s.value) for s in stmts)
+    match gemm.clear:
+        case Const(value) if not value:
+            return filled
+        case Compare("eq", a, b):
+            return (a is loop.var and b == loop.start) or (b is loop.var and a == loop.start)
+        case _:
+            return False
+
+
+def static_zero(e: Expr) -> bool:
+    """True for the literal 0."""
+    return isinstance(e, Const) and not e.value
+
+
+def _operands(gemm: Gemm, copies: dict[Buffer, Copy], written: frozenset[Buffer], ieee: bool) -> str:
+    """Why the operands of the gemm cannot come through the copy engine; empty when they can."""
+    for region in (gemm.a, gemm.b):
+        copy = copies.get(storage(region.buffer))
+        if region.buffer.scope is not Scope.SHARED or copy is None or copy.dst.buffer is not region.buffer:
+            return f"{region.buffer.name} is not filled by a copy of its loop"
+        source = copy.src.buffer
+        if not whole(region) or len(region.buffer.shape) != 2 or len(paired(copy.src)) != 2 or paired(copy.src)[-1] != source.rank - 1:
+            return f"{region.buffer.name} is not a whole tile of {source.name}"
+        if source.dtype != region.buffer.dtype:
+            return f"{source.name} is converted on the way"
+        if source.safe_value is not None or storage(source) in written or source.view_of is not None or source.workspace or source.rank > 5:
+            return f"{source.name} cannot be read through a tensor map"
+    if storage(gemm.a.buffer) is storage(gemm.b.buffer):
+        return "both operands are one tile"
+    if gemm.a.buffer.dtype.bits != 16 and (gemm.trans_a or not gemm.trans_b):
+        return f"warp groups need {gemm.a.buffer.dtype} tiles whose rows run along k"
+    if gemm.a.buffer.dtype == FLOAT32 and ieee:
+        return "float32 products are asked for in full precision"
+    if not whole(gemm.c) or len(gemm.c.buffer.shape) != 2 or gemm.c.buffer.scope is not Scope.FRAGMENT:
+        return "its accumulator is not a fragment of its own"
+    return ""
+
+
+def _after(stmts: list[Stmt], gemm: Gemm) -> str:
+    """Why the epilogue cannot be done by the consumers alone; empty when it can."""
+    for top in stmts:
+        for s in walk_stmt(top):
+            if isinstance(s, Gemm | Reduce | Scan | Barrier) or (isinstance(s, For) and s.kind == "pipelined"):
+                return f"line {s.span.line} needs the whole block behind the loop"
+    return "" if all(static(e) for e in gemm.c.buffer.shape) else "its tiles have no fixed size"

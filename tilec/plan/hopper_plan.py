@@ -1,0 +1,128 @@
+"""How a GEMM kernel runs on Hopper: what each warp group does, how operands arrive, where they lie. Data only.
+
+One warp group (the producer) keeps a ring of `stages` tile pairs filled through the copy engine; the others (the consumers)
+multiply them, each for its own rows, and write the result. Blocks are persistent: one a multiprocessor, each taking tile after
+tile. `hopper.py` fills this in.
+
+    a 128x256x64 product of halves: 2 consumers of 64 rows, 4 stages of 48 KB, 8 products m64n256k16 a k-block, 40/232 registers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.ir.expr import Buffer, Expr, Var, VarKind
+from tilec.ir.dtypes import INT32
+from tilec.layout.fragment import FragmentLayout
+
+MULTIPROCESSORS = Var("multiprocessors", INT32, VarKind.EXTENT)
+"""The multiprocessors of the device, as host expressions mention it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor as the copy engine sees it: boxes of `box` elements (innermost first), `swizzle` bytes (0 for none)."""
+
+    tensor: Buffer
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One load of a tile: `offset` elements into the tile, its first coordinate `shift` further along the innermost dimension."""
+
+    offset: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tile of the ring.
+
+    `at` are the coordinates of its first element, innermost first, over block indices and the loop variable. It lies as blocks
+    of `span` bytes times all its rows, swizzled over `span`. `leading` and `stride` are the distances in bytes that a descriptor
+    names, `group_step` the bytes between the parts of two consumers (0 for b, which all of them read).
+    """
+
+    tile: Buffer
+    map: TensorMap
+    at: tuple[Expr, ...]
+    boxes: tuple[Box, ...]
+    shape: tuple[int, int]
+    k_major: bool
+    span: int
+    leading: int
+    stride: int
+    group_step: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of one version."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one version."""
+        return self.elements * self.tile.dtype.bytes
+
+    @property
+    def mode(self) -> int:
+        """The number of the swizzle in a descriptor."""
+        return {128: 1, 64: 2, 32: 3}[self.span]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One instruction of a k-block: bytes into both operands, and registers into the accumulator."""
+
+    a: int
+    b: int
+    register: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The numbers of a warp-specialised kernel; see the table of rules in `hopper.py`.
+
+    `give` and `take` are the registers of a producer's and of a consumer's thread. `lag` lets the second consumer start each
+    tile that many k-blocks after the first, so that one's epilogue runs beside the other's products. `group` is the height of a
+    raster panel in tiles. `ring`, `barriers` are byte offsets in shared memory, `shared_bytes` is all of it.
+    """
+
+    consumers: int
+    stages: int
+    give: int
+    take: int
+    lag: int
+    group: int
+    barriers: int
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the block: the consumers' first, then the producer's."""
+        return 128 * (self.consumers + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WarpGroupGemm:
+    """The products: `instruction` is the prelude's name, `products` are those of one k-block in order."""
+
+    instruction: str
+    m: int
+    n: int
+    k: int
+    layout: FragmentLayout
+    products: tuple[Product, ...]
+    transposes: tuple[int, int] | None  # trans-a, trans-b; None for types that have neither
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """How results leave: through `buffers` chunks of 64 x `columns` a consumer in the shared tile `tile`, swizzled over `span`."""
+
+    tile: Buffer
+    columns: int
+    buffers: int
+    span: int
