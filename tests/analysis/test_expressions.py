@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import bounds, cannot_overflow, divisor, fits_int32
-from tilec.analysis.simplify import is_same, simplify
+from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import BOOL, INT8, INT32, INT64, UINT8, UINT32, DType, Kind, int_range, wrap
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Select, Unary, Var
 from tilec.ir.visit import walk_expr
@@ -194,7 +194,6 @@ def test_bounds_and_divisor_hold(e: Expr) -> None:
 def test_simplify_keeps_the_value(e: Expr) -> None:
     shorter = simplify(e, FACTS)
     assert shorter.dtype == e.dtype
-    assert is_same(e, shorter, FACTS) in (True, False)
     for env in environments(e):
         assert value(shorter, env) == value(e, env), (e, shorter, env)
 
@@ -222,14 +221,6 @@ def test_overflow_claims_hold(e: Expr) -> None:
             assert lo <= true_value(e, env) <= hi
         if last:
             assert exact(e, env) == value(e, env)
-
-
-@given(any_integer(2), any_integer(2))
-@settings(max_examples=60, deadline=None)
-def test_sameness_holds(a: Expr, b: Expr) -> None:
-    if is_same(a, b, FACTS):
-        for env in environments(Binary("add", a, b, a.dtype)):
-            assert value(a, env) == value(b, env)
 
 
 @st.composite

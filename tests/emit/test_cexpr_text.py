@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.analysis.facts import Facts, ceildiv
+from tilec.analysis.facts import Facts
 from tilec.emit.cexpr import CWriter
 from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind, const_int
@@ -14,7 +14,7 @@ by = Var("by", INT32, VarKind.BLOCK)
 row, col, i = Var("row"), Var("col"), Var("i")
 n64 = Var("n", INT64)
 x = Var("x")  # nothing is known about it
-FACTS = Facts().with_index(by, ceildiv(M, 128)).with_range(row, 0, 127).with_range(col, 0, 63).with_index(i, const_int(4))
+FACTS = Facts().with_index(by, Call("ceildiv", (M, const_int(128)), INT32)).with_range(row, 0, 127).with_range(col, 0, 63).with_index(i, const_int(4))
 
 
 def c(n: int, dtype: DType = INT32) -> Const:

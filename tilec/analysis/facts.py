@@ -13,7 +13,7 @@ from math import gcd, lcm
 from types import MappingProxyType
 
 from tilec.ir.dtypes import int_range
-from tilec.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logical, Unary, Var, VarKind, const_int
+from tilec.ir.expr import Binary, Compare, Const, Expr, Load, Logical, Unary, Var, VarKind, const_int
 from tilec.ir.kernel import Launch
 from tilec.ir.visit import walk_expr
 
@@ -165,8 +165,3 @@ def _loop_divisor(start: Expr, step: int) -> int:
             return gcd(first, step)
         case _:
             return 1
-
-
-def ceildiv(a: Expr, b: int) -> Expr:
-    """The expression ceildiv(a, b) for a positive literal b."""
-    return Call("ceildiv", (a, const_int(b, a.dtype)), a.dtype)

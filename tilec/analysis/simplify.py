@@ -14,7 +14,7 @@ from tilec.analysis import intervals as iv
 from tilec.analysis.affine import Linear
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
-from tilec.analysis.ranges import NO_FACTS, divisor, interval, is_exact, is_integral, linear, linear_interval, within
+from tilec.analysis.ranges import NO_FACTS, divisor, interval, is_exact, is_integral, linear_interval, within
 from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import BOOL, DType, Kind, wrap
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Select, Unary, const_int
@@ -360,14 +360,3 @@ def _cast(e: Cast, facts: Facts) -> Expr:
             return inner if inner.dtype == to else Cast(inner, to)
         case _:
             return e
-
-
-def is_same(a: Expr, b: Expr, facts: Facts = NO_FACTS) -> bool:
-    """True when two integer expressions of one type are proven equal."""
-    if a == b:
-        return True
-    diff = linear(a, facts).plus(linear(b, facts), -1)
-    return a.dtype == b.dtype and not diff.terms and wrap(diff.const, a.dtype) == 0
-
-
-__all__ = ["fold", "int_pow", "is_same", "rebuild", "simplify"]
