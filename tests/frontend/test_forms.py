@@ -153,7 +153,7 @@ def test_arg_binds_what_a_call_would_bind(reading, fails) -> None:
     ("old", "new", "code", "word"),
     [
         ("    return D, C", "    return C", "TL0207", "`D`"),
-        ("    B: T.Tensor[[N], T.float32]\n", "", "TL0209", "`B`"),
+        ("    B: T.Tensor[[N], T.float32]\n", "", "TL0207", "`B` is not declared"),
         ("        if N % 2", "        s = T.alloc_shared((N,), 'int32')\n        if N % 2", "TL0309", "-D N=VALUE"),
         ("    with T.Kernel", "    if N > 3:\n        block = 32\n    with T.Kernel", "TL0213", "-D N=VALUE"),
         ("    with T.Kernel", "    assert N % 2 == 0\n    with T.Kernel", "TL0213", "-D N=VALUE"),

@@ -102,3 +102,12 @@ def test_what_stays_open_or_contradicts_itself_is_an_error(reading, old: str, ne
     with pytest.raises(CompileError) as caught:
         reading(GEMM.replace(old, new))
     assert any(word in d.message for d in caught.value.diagnostics), caught.value.diagnostics
+
+
+def test_tile_sizes_may_be_parameters_too(reading, fails) -> None:
+    text = GEMM.replace("X, W, Y, M, N, K, tile=64", "tile, X, W, Y, M, N, K")
+    kernel = reading(text, defines={"tile": 64}).kernels[0]
+    assert show(kernel) == show(reading(GEMM).kernels[0])
+    both = show(reading(text, defines={"tile": 64, "M": 100}).kernels[0])
+    assert both.splitlines()[0] == "kernel mul(X: float16[100, K], W: float16[K, N], Y: float32[100, N], N: int32, K: int32):"
+    fails(text, "TL0309", word="-D tile=VALUE")

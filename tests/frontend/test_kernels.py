@@ -111,6 +111,11 @@ BODIES = {
         'for j in T.serial(2):\n    d = T.alloc_var("int32")\n    d = j\n    B[j] = d\nfor d in T.Parallel(8):\n    B[d] = d',
         "for j in serial(0, 2, 1):\n  alloc d: var int32[]\n  d[] = j\n  B[j] = d[]\nparallel d.1 in 8:\n  B[d.1] = d.1",
     ),
+    "values in containers are snapshots": (
+        "xs = []\nxs.append(A[0, 0])\nd = {'k': A[0, 1]}\nd['z'] = A[0, 2]\nA[0, 0] = 1\nfor v in [A[1, 0], A[1, 1]]:\n    A[1, 1] = v\nB[0] = xs[0] + d['k'] + d['z']",
+        "let item: int32 = A[0, 0]\nlet d: int32 = A[0, 1]\nlet item.1: int32 = A[0, 2]\nA[0, 0] = 1\nlet v_0: int32 = A[1, 0]\nlet v_1: int32 = A[1, 1]\n"
+        "A[1, 1] = v_0\nA[1, 1] = v_1\nB[0] = item + d + item.1",
+    ),
     "strings and bare expressions do nothing": ('"""doc"""\n1 + 2\nb\nprint("x")\nB[0] = 1', "B[0] = 1"),
     "Parallel inside Parallel is a serial loop": (
         "for i in T.Parallel(4):\n    for j in T.Parallel(8):\n        A[i, j] = 0",
@@ -149,6 +154,7 @@ REFUSED = {
     "unknown name": ("B[0] = blub", 1, "TL0201", "blub"),
     "wrong number of indices": ("A[0] = 1", 1, "TL0304", "2 dimensions"),
     "try": ("try:\n    B[0] = 1\nexcept Exception:\n    pass", 1, "TL0102", "try"),
+    "matrix product": ("B[0] = A[0, 0] @ B[1]", 1, "TL0102", "T.gemm"),
     "iterating a tile": ("for x in B:\n    B[0] = 1", 1, "TL0108", "T.Parallel"),
     "used before it is bound": ("B[0] = late\nlate = 3", 1, "TL0201", "before it has a value"),
 }  # fmt: skip

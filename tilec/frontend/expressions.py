@@ -106,13 +106,13 @@ def _integer(m: Machine, text: str, span: Span) -> int:
 
 def binary(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
     """`a op b`, on the host when both sides are host values."""
+    if not op:
+        raise m.fail("TL0102", "the operator `@` is not supported", span, help="use T.gemm")
     if is_device(a) or is_device(b):
         _scalar_operand(m, a, span)
         _scalar_operand(m, b, span)
         m.b.span = span
         return arith.binary(m.b, op, a, b)
-    if not op:
-        raise m.fail("TL0102", "the operator `@` is not supported", span, help="use T.gemm")
     with m.host(span):
         result = hostops.binary(op, a, b)
     if isinstance(result, (list, tuple, str)):
@@ -255,7 +255,7 @@ def host_item(m: Machine, owner: Value, index: Value, span: Span) -> Value:
     """`owner[index]` of a host container."""
     if is_device(index):
         text = f"{hostops.kind(owner)} is indexed by a value that is only known at run time"
-        raise m.fail("TL0301", text, span, help="copy the table into a tensor, or loop over it while compiling")
+        raise m.fail("TL0301", text, span, help="loop over it instead, `for k, x in enumerate(...)`: such loops run while compiling")
     if isinstance(index, Slice):
         index = slice(*(_whole(m, part, span) for part in (index.start, index.stop, index.step)))
     with m.host(span):

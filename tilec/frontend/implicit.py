@@ -91,15 +91,19 @@ def _sketch(
     sizes = {n: Var(n, INT32, VarKind.PARAM, span=places[n]) for n in open_sizes}
     scope = Frame(source, {**sizes}, function.frame)
     unknown = {n: _unknown(m, function, n, places[n], scope) for n in tensors}
-    try:
-        return _record_sketch(m, function, {**values, **sizes, **unknown}, unknown), sizes
-    except Fatal:
-        raise
-    except CompileError:
-        given = {n: v for n, v in values.items() if n in sizes}
-        if not given:
+    fixed: dict[str, Value] = {}
+    while True:
+        left = {n: v for n, v in sizes.items() if n not in fixed}
+        try:
+            return _record_sketch(m, function, {**values, **left, **unknown}, unknown), left
+        except Fatal:
             raise
-        return _record_sketch(m, function, {**sizes, **values, **unknown}, unknown), sizes
+        except CompileError as fault:
+            given = {n: v for n, v in values.items() if n in left}
+            needed = {n: v for n, v in given.items() if any(f"-D {n}=" in d.help for d in fault.diagnostics)}
+            if not given:
+                raise
+            fixed |= needed or given
 
 
 def _unknown(m: Machine, function: Function, name: str, place: Span, scope: Frame) -> Buffer:

@@ -14,7 +14,7 @@ import libcst as cst
 from tilec.diagnostics import Span
 from tilec.frontend.expressions import truth, unpack
 from tilec.frontend.machine import Flow, Jump, Loop, Machine, Return
-from tilec.frontend.names import assigned, is_var, target_names
+from tilec.frontend.names import assigned, is_var, snapshot, target_names
 from tilec.frontend.persistent import record_persistent
 from tilec.frontend.sizes import size_help
 from tilec.frontend.syntax import walk
@@ -44,7 +44,8 @@ def run_for(m: Machine, node: cst.For, frame: Frame) -> Flow:
 
 
 def _host_for(m: Machine, node: cst.For, value: Value, frame: Frame) -> Flow:
-    for item in m.iterate(value, frame.source.span(node.iter)):
+    place = frame.source.span(node.iter)
+    for item in snapshot(m, m.iterate(value, place), next(iter(target_names(node.target)), "item"), place):
         m.step(node, frame)
         unpack(m, node.target, item, frame)
         flow = _once(m, node.body, frame)

@@ -13,6 +13,7 @@ from tilec.frontend import hostops
 from tilec.frontend.builtins import one, sort
 from tilec.frontend.hostops import HostError
 from tilec.frontend.machine import Machine, is_device
+from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, ClassValue, Iter
 from tilec.ir.dtypes import DType, lookup
 from tilec.ir.expr import Buffer, Const
@@ -116,6 +117,7 @@ def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs
             return owner
         if name in _CHANGES and isinstance(owner, (list, dict, set)):
             m.may_change(owner, span)
+            args = tuple(snapshot(m, a, "item", span) for a in args)
         result = hostops.checked(_host_method(m, owner, name, args, kwargs))
     if isinstance(result, (list, tuple, dict, set)):
         m.spend(len(result), span)

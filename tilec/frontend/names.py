@@ -106,6 +106,10 @@ def snapshot(m: Machine, value: Value, name: str, span: Span) -> Value:
             value[:] = parts
             return value
         return tuple(parts)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = snapshot(m, item, name, span)
+        return value
     m.b.span = span
     if isinstance(value, Ref):
         if is_region(value):

@@ -108,6 +108,8 @@ def _kernels(m: Machine, c: Candidate) -> list[Kernel]:
         case kind:
             assert isinstance(c.value, Function)
             runtime = _runtime_parameters(m, c.value) if kind == "eager" else tensor_parameters(c.value)
+            if kind == "eager":
+                _check_declared(m, c.value, runtime)
             values = _values(m, c.value, runtime, sizes_open=kind == "implicit")
             bindings = tuple((n, hostops.spelled(v)) for n, v in values.items())
             record = record_eager if kind == "eager" else record_implicit
@@ -135,6 +137,16 @@ def _from_factory(m: Machine, c: Candidate) -> list[Kernel]:
         record_prim(m, k.function, f"{c.symbol}_{k.function.name}" if several else c.symbol, (*k.function.markers, *k.markers), k.bindings)
         for k in given
     ]
+
+
+def _check_declared(m: Machine, function: Function, runtime: frozenset[str]) -> None:
+    """Refuses an eager kernel that indexes a parameter without saying what tensor it is."""
+    for p in parameters(function.node):
+        name = p.name.value
+        known = name in runtime or name in m.request.defines or name in function.defaults
+        if not known and name in tensor_parameters(function):
+            raise m.fail("TL0207", f"the tensor `{name}` is not declared", function.frame.source.span(p.name),
+                         help=f'declare it at the top of the body: `{name}: T.Tensor((M, N), "float16")`')  # fmt: skip
 
 
 def _runtime_parameters(m: Machine, function: Function) -> frozenset[str]:

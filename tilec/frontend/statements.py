@@ -179,6 +179,7 @@ def _host_store(m: Machine, owner: Value, index: Value, value: Value, span: Span
     if not isinstance(owner, (list, dict)):
         raise m.fail("TL0108", f"{hostops.kind(owner)} cannot be assigned to by index", span)
     m.may_change(owner, span)
+    value = snapshot(m, value, "item", span)
     with m.host(span):
         if isinstance(owner, dict):
             owner[hostops.key(index)] = value
