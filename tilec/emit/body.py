@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
+from tilec.emit.advance import advancing
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
@@ -21,6 +22,7 @@ from tilec.emit.memory import Spelling
 from tilec.emit.pipeline import GemmInPipeline, PipelineText, pipeline_text
 from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
+from tilec.emit.rows import rows_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Const, Expr, Scope
@@ -97,7 +99,8 @@ class BodyWriter:
                 yes, no = self.sequence(then, facts.assume(cond)), self.sequence(orelse, facts)
                 return render("parallel/if.cu.jinja", cond=self.spell.expr(cond, facts), then=yes, orelse=no)
             case TileLoop():
-                return LoopWriter(self.spell, self, self.threads).tile_loop(s, facts)
+                writer = LoopWriter(self.spell, self, self.threads)
+                return rows_text(writer, s, facts) if s.rows else writer.tile_loop(s, facts)
             case AsyncCopy():
                 return LoopWriter(self.spell, self, self.threads).async_copy(s, facts)
             case FillRegisters(buffer, value):
@@ -264,7 +267,9 @@ class BodyWriter:
         first, last = static(s.start), static(s.stop)
         trips = None if first is None or last is None else max(0, last - first)
         with spell.versions(s.versioned, "stage"), spell.meaning({s.ahead: var}):
-            producers = tuple(self.producer(x, facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))) for x in s.producers.body)
+            setup: list[str] = []
+            running = facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))
+            producers = tuple(self.producer(x, s, running, setup) for x in s.producers.body)
             consumers: str | GemmInPipeline
             product = _only_gemm(s.consumers) if s.prefetch_registers else None
             if product is None:
@@ -272,13 +277,19 @@ class BodyWriter:
             else:
                 consumers = self.in_pipeline(product, s.consumers, inner)
         return pipeline_text(
-            render, spell.need, PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, consumers)
+            render, spell.need, PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, consumers, "\n".join(setup))
         )  # fmt: skip
 
-    def producer(self, s: PStmt, facts: Facts) -> tuple[str, str]:
-        """The function that copies one tile, and its body under its source line."""
-        target = _filled(s)
-        return self.spell.names.fresh(f"copy_{target}"), self.statement(s, facts)
+    def producer(self, s: PStmt, loop: Pipeline, facts: Facts, setup: list[str]) -> tuple[str, str]:
+        """The function that copies one tile, and its body under its source line; `setup` collects the pointers it advances."""
+        name = self.spell.names.fresh(f"copy_{_filled(s)}")
+        copy = _only_copy(s)
+        found = None if copy is None else advancing(copy, loop.ahead, loop.start, self.spell, facts)
+        if found is None:
+            return name, self.statement(s, facts)
+        setup.append(found.setup)
+        lead = self.comment(s.span) if isinstance(s, Stepped) else ""
+        return name, f"{lead}\n{found.body}" if lead else found.body
 
     def in_pipeline(self, s: PGemm, body: PSeq, facts: Facts) -> GemmInPipeline:
         """The product that ends each step of a pipeline with register prefetch."""
@@ -312,6 +323,17 @@ def _only_gemm(body: PSeq) -> PGemm:
             if isinstance(x, PGemm):
                 return x
     raise AssertionError("a prefetching pipeline has one product")
+
+
+def _only_copy(s: PStmt) -> AsyncCopy | None:
+    """The asynchronous copy that is all of a producer, if one is."""
+    match s:
+        case AsyncCopy():
+            return s
+        case Stepped(_, PSeq((only,))) | PSeq((only,)):
+            return _only_copy(only)
+        case _:
+            return None
 
 
 def _filled(s: PStmt) -> str:

@@ -79,6 +79,7 @@ from tilec.plan.plan import (
     TileLoop,
 )  # fmt: skip
 from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
+from tilec.plan.rows import stores_rows
 
 UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""
@@ -287,7 +288,10 @@ class Lowering:
         for v, g in zip(digits, layout.regs, strict=True):
             known = known.with_range(v, 0, g.size - 1)
         values = tuple(simplify(e, known) for e in layout_values(layout, THREAD, digits))
-        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span)
+        rows = width == 2 and guard is None and stores_rows(
+            layout, flat(s.body), lambda x, most: self.width_of(x.buffer, x.indices, s.vars[-1], most, inner)
+        )  # fmt: skip
+        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows)
 
     def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
         """Iterations counted through, `threads` chunks a round."""

@@ -143,7 +143,8 @@ class TileLoop:
     With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first) and fragments are
     read and written in place. `vector` iterations along the last variable go together: memory accesses marked `wide` move
     that many elements at once, and the last variable then names the first of them. `guard` (over `vars`) drops iterations in
-    the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full unrolling.
+    the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full unrolling. `rows`: the loop is one
+    store from an mma accumulator, done 16 bytes of a row at a time after an exchange between lanes (see `plan.rows`).
     """
 
     vars: tuple[Var, ...]
@@ -156,6 +157,7 @@ class TileLoop:
     unroll: bool
     body: PSeq
     span: Span = NOWHERE
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
