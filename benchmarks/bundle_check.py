@@ -141,6 +141,14 @@ def program(plan: dict[str, Any]) -> bool:
     return True
 
 
+def sampled_error(row: dict[str, Any], a: Any, b: Any, got: Any) -> float:
+    """The relative error of 64 rows of the result against float64."""
+    chosen = np.random.default_rng().choice(row["m"], 64, replace=False)
+    right = b.astype(np.float64)
+    want = a[chosen].astype(np.float64) @ (right.T if row["trans_b"] else right)
+    return float(np.linalg.norm(got[chosen].astype(np.float64) - want) / np.linalg.norm(want))
+
+
 def timings(plan: dict[str, Any], seconds: float, results: dict[str, Any]) -> bool:
     """Every timed GEMM: first right, then fast."""
     import cupy
@@ -153,14 +161,13 @@ def timings(plan: dict[str, Any], seconds: float, results: dict[str, Any]) -> bo
         peer = cupy.empty_like(arrays["C"])
         cublas = cublas_call(cupy, problem, arrays["A"], arrays["B"], peer)
         times = interleaved(cupy, {"tilec": partial(run_all, launches), "cublas": cublas}, seconds)
-        ours, theirs = (cupy.asnumpy(x).view(c.dtype).astype(np.float64) for x in (arrays["C"], peer))
-        error = float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
+        errors = [sampled_error(row, a, b, cupy.asnumpy(x).view(c.dtype).reshape(c.shape)) for x in (arrays["C"], peer)]
         speed = {name: 2e-12 * row["m"] * row["n"] * row["k"] / statistics.median(t) for name, t in times.items()}
         ratio = speed["tilec"] / speed["cublas"]
-        results[row["name"]] = {**speed, "ratio": ratio, "launches": len(times["tilec"]), "difference": error}
+        results[row["name"]] = {**speed, "ratio": ratio, "launches": len(times["tilec"]), "errors": errors}
         both = f"tilec {speed['tilec']:6.1f}  cuBLAS {speed['cublas']:6.1f} TFLOP/s"
-        print(f"time: {row['name']:8} {both}  ratio {ratio:.3f}  difference {error:.1e}")
-        fine &= error < 1e-3
+        print(f"time: {row['name']:8} {both}  ratio {ratio:.3f}  errors {errors[0]:.1e} and {errors[1]:.1e}")
+        fine &= errors[0] <= row["limit"]
     return fine
 
 
