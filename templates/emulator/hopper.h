@@ -97,8 +97,8 @@ __device__ __forceinline__ void wgmma_wait(TILEC_SITE) {
   inline void wgmma_m64n##n##k16_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {        \
     tilec_wgmma(tilec_wgmma_##kind, n, d, a, b, accumulate, trans_a != 0, trans_b != 0, tilec_line);                               \
   }
-#define TILEC_WGMMA(n, k, type, kind)                                                                                              \
-  inline void wgmma_m64n##n##k##k##_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {     \
+#define TILEC_WGMMA(n, depth, type, kind)                                                                                            \
+  inline void wgmma_m64n##n##k##depth##_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {     \
     tilec_wgmma(tilec_wgmma_##kind, n, d, a, b, accumulate, false, false, tilec_line);                                             \
   }
 #define TILEC_WGMMA_N(n)                  \

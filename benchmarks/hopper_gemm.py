@@ -1,0 +1,292 @@
+"""GEMMs on a Hopper GPU: right on odd shapes, and how fast beside cuBLAS in one run.
+
+    python benchmarks/hopper_gemm.py prepare FOLDER      compiles the kernels below with tilec (no GPU needed)
+    python3 benchmarks/hopper_gemm.py measure FOLDER     builds them with nvcc and measures; needs torch, nothing of tilec
+
+Inputs are N(0,1), buffers rotate past the L2 cache, contenders take turns in one process, launches come from CUDA graphs, so the
+host's time does not count. A ratio above 1 means faster than cuBLAS. `sustained` runs back to back at the power limit, `burst`
+idles before each graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+SOURCE = '''import tilelang.language as T
+
+{sizes}
+
+@T.prim_func
+def gemm(A: T.Tensor((M, K), "{dtype}"), B: T.Tensor({b_shape}, "{dtype}"), C: T.Tensor((M, N), "{dtype}"){more}):
+    with T.Kernel(T.ceildiv(N, {bn}), T.ceildiv(M, {bm}), threads=256) as (bx, by):
+        A_s = T.alloc_shared(({bm}, {bk}), "{dtype}")
+        B_s = T.alloc_shared({b_tile}, "{dtype}")
+        acc = T.alloc_fragment(({bm}, {bn}), "{acc}")
+        T.clear(acc)
+        for ko in T.Pipelined(T.ceildiv(K, {bk}), num_stages=3):
+            T.copy(A[by * {bm}, ko * {bk}], A_s)
+            T.copy({b_place}, B_s)
+            T.gemm(A_s, B_s, acc, transpose_B={nk})
+{epilogue}        T.copy(acc, C[by * {bm}, bx * {bn}])
+'''
+
+BIAS_RELU = """        for i, j in T.Parallel({bm}, {bn}):
+            acc[i, j] = T.max(acc[i, j] + D[bx * {bn} + j], 0)
+"""
+
+
+def kernel(bm: int, bn: int, bk: int = 64, nk: bool = False, **more: Any) -> dict[str, Any]:
+    """A kernel to compile: tile, whether B is [N,K], and dtype, acc, k (a fixed K), relu."""
+    return {"bm": bm, "bn": bn, "bk": bk, "nk": nk, "dtype": "float16", "acc": "float32", "k": None, "relu": False, **more}
+
+
+def name_of(k: dict[str, Any]) -> str:
+    """The name of a kernel's files."""
+    parts = [f"{k['bm']}x{k['bn']}x{k['bk']}", "nk" if k["nk"] else "kn", k["dtype"], k["acc"]]
+    return "_".join([*parts, *([f"K{k['k']}"] if k["k"] else []), *(["relu"] if k["relu"] else [])])
+
+
+def both(bm: int, bn: int, bk: int = 64, **more: Any) -> list[dict[str, Any]]:
+    """The kernel for both layouts of B."""
+    return [kernel(bm, bn, bk, nk, **more) for nk in (True, False)]
+
+
+BIG, SQUARE, QUARTER, SKINNY = both(128, 256), both(128, 128), both(64, 128), both(128, 64)
+FOUR, EIGHT = (4096, 4096, 4096), (8192, 8192, 8192)
+SPEED: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
+    (FOUR, BIG), (EIGHT, BIG), ((16384, 16384, 4096), BIG), ((8192, 8192, 512), [*BIG, *both(128, 256, k=512)]),
+    ((2048, 2048, 2048), [*BIG, *SQUARE]), ((1024, 1024, 1024), QUARTER), ((128, 8192, 8192), SKINNY), ((1000, 1000, 1000), QUARTER),
+    ((4104, 4088, 4072), [*BIG, *both(256, 192)]),
+]  # fmt: skip
+RIGHT: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
+    (shape, kernels)
+    for kernels, shapes in (
+        (BIG, [(128, 256, 64), (1, 8, 8), (129, 264, 72), (300, 1000, 520), (4104, 520, 136), (2000, 3000, 40), (257, 257, 257), (64, 512, 0)]),
+        (SQUARE, [(200, 136, 72), (1000, 1000, 1000), (513, 640, 4096), (127, 129, 131)]),
+        (QUARTER, [(64, 128, 64), (65, 136, 200), (1, 8, 4096), (3000, 8, 64)]),
+        (SKINNY, [(128, 64, 64), (130, 72, 264), (1500, 2000, 24)]),
+        (both(256, 192), [(256, 192, 64), (700, 400, 328), (4104, 4088, 72)]),
+        (both(128, 128, 32), [(200, 136, 72), (512, 384, 1000), (130, 264, 32)]),
+        (both(192, 160), [(200, 336, 72), (1000, 808, 328)]),
+        (both(128, 256, dtype="bfloat16"), [(300, 1000, 520), (129, 264, 72)]),
+        (both(128, 128, acc="float16"), [(256, 256, 128), (300, 136, 200)]),
+        (both(128, 256, relu=True), [(300, 1000, 520), (2000, 512, 1000)]),
+    )
+    for shape in shapes
+]  # fmt: skip
+
+
+def prepare(folder: Path) -> None:
+    """Compiles every kernel to FOLDER/NAME.cu."""
+    from tilec import targets
+    from tilec.driver import Options, compile_source
+
+    target = targets.lookup("sm_90a")
+    assert target is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, k in all_kernels().items():
+        nk, bm, bn, bk = k["nk"], k["bm"], k["bn"], k["bk"]
+        sizes = "\n".join(f"{n} = {v or f'T.dynamic({n!r})'}" for n, v in (("M", None), ("N", None), ("K", k["k"])))
+        text = SOURCE.format(
+            sizes=sizes, b_shape="(N, K)" if nk else "(K, N)", b_tile=f"({bn}, {bk})" if nk else f"({bk}, {bn})",
+            b_place=f"B[bx * {bn}, ko * {bk}]" if nk else f"B[ko * {bk}, bx * {bn}]", more=', D: T.Tensor((N,), "float32")' if k["relu"] else "",
+            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "", **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "acc")},
+        )  # fmt: skip
+        done = compile_source(Options(f"{name}.py", text.encode(), target))
+        if not done.plans[0].launches[0].variants[0].tensor_maps:
+            raise SystemExit(f"{name} does not take the Hopper path: {[d.message for d in done.diagnostics]}")
+        (folder / f"{name}.cu").write_text(done.cu, encoding="utf-8")
+
+
+def all_kernels() -> dict[str, dict[str, Any]]:
+    """Every kernel by name."""
+    return {name_of(k): k for _, kernels in (*SPEED, *RIGHT) for k in kernels}
+
+
+class Built:
+    """A kernel as a shared library; `problem` is what ptxas said against it."""
+
+    def __init__(self, folder: Path, name: str, k: dict[str, Any]) -> None:
+        self.name, self.k = name, k
+        library = folder / f"{name}.so"
+        command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v"]
+        done = subprocess.run([*command, "-o", str(library), str(folder / f"{name}.cu")], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{name}\n{done.stderr}")
+        self.log = done.stderr
+        self.library = ctypes.CDLL(str(library.resolve()))
+
+    def launcher(self, tensors: list[Any], sizes: dict[str, int]) -> Any:
+        """A function that queues the kernel on torch's current stream."""
+        import torch
+
+        order = ["M", "K", "N"] if not self.k["k"] else ["M", "N"]
+        args = [ctypes.c_void_p(t.data_ptr()) for t in tensors] + [ctypes.c_int(sizes[n]) for n in order]
+        go = self.library.gemm_launch
+
+        def launch() -> None:
+            error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+            assert error == 0, f"{self.name}: cudaError {error}"
+
+        return launch
+
+
+def inputs(shape: tuple[int, int, int], k: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """A, B (as the kernel wants it), an output full of NaN, and a bias."""
+    import torch
+
+    m, n, depth = shape
+    dtype = getattr(torch, k["dtype"])
+    a = torch.randn(m, depth, dtype=torch.float32, device="cuda").to(dtype)
+    b = torch.randn(*((n, depth) if k["nk"] else (depth, n)), dtype=torch.float32, device="cuda").to(dtype)
+    c = torch.full((m, n), float("nan"), dtype=dtype, device="cuda")
+    return a, b, c, torch.randn(n, dtype=torch.float32, device="cuda")
+
+
+def check(built: dict[str, Built]) -> int:
+    """Every kernel on odd shapes against float64, five repeats bit for bit. Returns the number of failures."""
+    import torch
+
+    failures = count = 0
+    for shape, kernels in RIGHT:
+        for k in kernels:
+            m, n, depth = shape
+            a, b, c, d = inputs(shape, k)
+            tensors = [a, b, c, *([d] if k["relu"] else [])]
+            go = built[name_of(k)].launcher(tensors, {"M": m, "N": n, "K": depth})
+            go()
+            exact = a.double() @ (b.double().t() if k["nk"] else b.double())
+            if k["relu"]:
+                exact = torch.clamp(exact + d.double(), min=0)
+            error = ((c.double() - exact).norm() / exact.norm().clamp(min=1e-30)).item()
+            first = c.clone()
+            same = True
+            for _ in range(5):
+                c.fill_(float("nan"))
+                go()
+                same = same and torch.equal(c, first)
+            limit = 4e-3 if k["dtype"] == "bfloat16" else 1e-3 if k["acc"] == "float32" else 1e-3 * max(1.0, depth / 16) ** 0.5
+            count += 1
+            if not (error < limit and same):
+                failures += 1
+                print(f"WRONG {name_of(k)} {shape}: error {error:.1e}, repeats {'equal' if same else 'differ'}", flush=True)
+    print(f"{count - failures} of {count} checks on odd shapes hold", flush=True)
+    return failures
+
+
+def speed(built: dict[str, Built], pause: float, rounds: int) -> list[dict[str, Any]]:
+    """The table: every kernel beside cuBLAS with the same layout of B."""
+    import torch
+
+    out = []
+    for shape, kernels in SPEED:
+        m, n, depth = shape
+        sets = max(2, min(16, -(-200_000_000 // (2 * (m * depth + n * depth + m * n)))))
+        contenders: dict[str, list[Any]] = {}
+        held: list[Any] = []
+        for nk in (True, False):
+            a = [torch.randn(m, depth, dtype=torch.half, device="cuda") for _ in range(sets)]
+            b = [torch.randn(*((n, depth) if nk else (depth, n)), dtype=torch.half, device="cuda") for _ in range(sets)]
+            c = [torch.empty(m, n, dtype=torch.half, device="cuda") for _ in range(sets)]
+            held += [a, b, c]
+            contenders[f"cuBLAS {'nk' if nk else 'kn'}"] = [_matmul(a[i], b[i].t() if nk else b[i], c[i]) for i in range(sets)]
+            for k in kernels:
+                if k["nk"] == nk:
+                    one = built[name_of(k)]
+                    contenders[one.name] = [one.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
+        flop = 2.0 * m * n * depth
+        reps = max(sets, min(64, int(1e12 / flop)))
+        times = _race(contenders, sets, reps, rounds, pause)
+        base: dict[str, float] = {}
+        for name, ms in times.items():
+            tf = flop / ms / 1e9
+            layout = "nk" if "nk" in name.replace("cuBLAS ", "").split("_") else "kn"
+            if name.startswith("cuBLAS"):
+                base[layout] = tf
+            ratio = tf / base[layout]
+            out.append({"shape": shape, "name": name, "tf": round(tf, 1), "ratio": round(ratio, 3), "pause": pause})
+            print(f"{m}x{n}x{depth:6d}  {name:34s} {tf:7.1f} TF  {ratio:6.3f}", flush=True)
+        del contenders, held
+    return out
+
+
+def _matmul(a: Any, b: Any, c: Any) -> Any:
+    import torch
+
+    return lambda: torch.matmul(a, b, out=c)
+
+
+def _race(contenders: dict[str, list[Any]], sets: int, reps: int, rounds: int, pause: float) -> dict[str, float]:
+    """Median milliseconds of one launch by contender, all taking turns."""
+    import torch
+
+    graphs = {}
+    for name, launches in contenders.items():
+        launches[0]()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for i in range(reps):
+                launches[i % sets]()
+        graphs[name] = graph
+    for graph in graphs.values():
+        graph.replay()
+    events: dict[str, list[Any]] = {name: [] for name in graphs}
+    order = list(graphs)
+    for r in range(rounds):
+        for name in order[r % len(order) :] + order[: r % len(order)]:
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            if pause:
+                torch.cuda.synchronize()
+                time.sleep(pause)
+            start.record()
+            graphs[name].replay()
+            end.record()
+            events[name].append((start, end))
+    torch.cuda.synchronize()
+    return {name: sorted(a.elapsed_time(b) / reps for a, b in pairs)[len(pairs) // 2] for name, pairs in events.items()}
+
+
+def measure(folder: Path, rounds: int, out: Path | None) -> int:
+    """Builds, checks and times."""
+    import torch
+
+    kernels = all_kernels()
+    with ThreadPoolExecutor(16) as pool:
+        built = {b.name: b for b in pool.map(lambda item: Built(folder, *item), kernels.items())}
+    print(torch.cuda.get_device_name(), torch.__version__, flush=True)
+    for b in built.values():
+        hopper = b.log[b.log.find("'gemm'") :] if "'gemm'" in b.log else b.log
+        first = [line.strip() for line in hopper.splitlines() if "registers" in line or "spill" in line][:2]
+        print(f"{b.name:40s} {' '.join(first)}", flush=True)
+    failures = check(built)
+    tables = {"sustained": speed(built, 0.0, rounds), "burst": speed(built, 0.02, rounds)}
+    if out is not None:
+        out.write_text(json.dumps(tables, indent=1), encoding="utf-8")
+    return 1 if failures else 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("prepare", "measure"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.what == "prepare":
+        prepare(options.folder)
+        return 0
+    return measure(options.folder, options.rounds, options.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
