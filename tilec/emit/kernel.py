@@ -175,17 +175,22 @@ def _places(spell: Spelling, launch: LaunchPlan) -> list[tuple[str, str]]:
 
 
 def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
-    """Declarations of the shared tiles that the body mentions."""
+    """Declarations of the shared tiles that the body mentions; a view points into the tile whose bytes it looks at."""
+    placed = {b: p for b, p in variant.placements.items() if isinstance(p, SharedTile)}
+    used = [b for b in placed if _mentions(body, spell.buffer(b))]
+    owners = dict.fromkeys(storage(b) for b in used)
+    views = [b for b in used if storage(b) is not b]
     out: list[str] = []
-    for b, place in variant.placements.items():
-        if not isinstance(place, SharedTile) or not _mentions(body, spell.buffer(b)):
-            continue
-        name, kind = spell.buffer(b), ctype(b.dtype)
+    for b in (*owners, *views):
+        place, name, kind = placed[b], spell.buffer(b), ctype(b.dtype)
         spell.need_type(b.dtype)
         spell.need("shared_tile")
         shape = "".join(f"[{n}]" for n in ((place.stages, *place.layout.shape) if place.stages > 1 else place.layout.shape))
-        elements = place.layout.elements * place.stages
-        out.append(f"{kind}* const {name} = shared_tile<{kind}, {elements}>({place.offset});  // {shape or 'one element'}")
+        pointer = f"shared_tile<{kind}, {place.layout.elements * place.stages}>({place.offset})"
+        if b in views:
+            owner = spell.buffer(storage(b))
+            pointer = owner if kind == ctype(storage(b).dtype) else f"reinterpret_cast<{kind}*>({owner})"
+        out.append(f"{kind}* const {name} = {pointer};  // {shape or 'one element'}")
     return out
 
 
