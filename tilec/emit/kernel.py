@@ -201,7 +201,7 @@ def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
     per = max(1, CHUNK // layout.itemsize)
     chunks = layout.pitch // per
     period, divide = layout.swizzle.mask + 1, 1 << layout.swizzle.shift
-    if len(layout.shape) < 2 or layout.pitch % per or chunks & (chunks - 1) or period > chunks:
+    if len(layout.shape) < 2 or layout.pitch % per or chunks & (chunks - 1) or period > chunks or chunks > divide:
         return render("kernel/flat_at.cu.jinja", function=function, name=name, pitch=layout.pitch, per=per, divide=divide, period=period)
     _, rows, count = swizzle_period(layout)
     row = f"row % {count}" if rows == 1 else f"row / {rows} % {count}"
