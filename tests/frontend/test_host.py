@@ -38,6 +38,7 @@ functools.reduce(lambda a, b: a * b, [1, 2, 3, 4], 2)
 [*range(3), *[7, 8]][-1] + {**{"a": 1}, "a": 4}["a"] + sum(map(lambda v: v * 2, filter(None, [0, 1, 2])))
 (y := 5) + y
 isinstance(3, int) + isinstance("s", (int, str)) + isinstance(2.0, float) + (None is None) + (min is not None)
+len("a\\n\\x41\\"q\'" + r"\\n" + '"\\\\') + ord("\\t") + len(f"{1}\\n{{}}")
 next(iter([4, 5])) + list(reversed([1, 2, 9]))[0] + [[1, 2], [3]][1][0]
 """.strip().splitlines()
 

@@ -163,8 +163,10 @@ def key(value: Any) -> Any:
     value = plain(value)
     if isinstance(value, tuple):
         return tuple(key(v) for v in value)
-    if isinstance(value, (list, dict, set)):
-        raise HostError(f"{kind(value)} cannot be a key")
+    try:
+        hash(value)
+    except TypeError:
+        raise HostError(f"{kind(value)} cannot be a key") from None
     return value
 
 

@@ -57,7 +57,7 @@ def load(path: str, text: str | bytes) -> Source:
     check_nesting(path, code)
     try:
         tree = cst.parse_module(code)
-    except cst.ParserSyntaxError as fault:
+    except (cst.ParserSyntaxError, cst.CSTValidationError) as fault:
         raise _syntax_error(path, code, fault) from None
     positions = MetadataWrapper(tree, unsafe_skip_copy=True).resolve(PositionProvider)
     return Source(path, tree, positions)
@@ -68,7 +68,7 @@ def expression(text: str, place: Span) -> tuple[Source, cst.BaseExpression]:
     check_nesting(place.file, text)
     try:
         tree = cst.parse_expression(text.strip())
-    except cst.ParserSyntaxError:
+    except (cst.ParserSyntaxError, cst.CSTValidationError):
         raise error("TL0101", f"the quoted annotation {text!r} is not a Python expression", place) from None
     return Source(place.file, tree, {}, place), tree
 
@@ -91,17 +91,22 @@ def decode(path: str, text: str | bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _syntax_error(path: str, code: str, fault: cst.ParserSyntaxError) -> CompileError:
+def _syntax_error(path: str, code: str, fault: cst.ParserSyntaxError | cst.CSTValidationError) -> CompileError:
     """The error for text that does not parse. Python's own parser says best where and why; it too only reads the text."""
     import ast
+    import warnings
 
     try:
-        ast.parse(code)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(code)
     except SyntaxError as said:
         line, col = max(1, said.lineno or 1), max(1, said.offset or 1)
         return error("TL0101", f"syntax error: {said.msg}", Span(path, line, col, line, col + 1))
     except (ValueError, MemoryError, RecursionError):
         pass
+    if isinstance(fault, cst.CSTValidationError):
+        return error("TL0101", f"syntax error: {fault}", Span(path, 1, 1, 1, 1))
     return error("TL0101", "syntax error", Span(path, fault.raw_line, fault.raw_column + 1, fault.raw_line, fault.raw_column + 2))
 
 
