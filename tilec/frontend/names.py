@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import libcst as cst
@@ -146,6 +146,7 @@ def _fresh(m: Machine, value: Value) -> set[Buffer]:
     return m.fresh if isinstance(value, Buffer) else set()
 
 
+@lru_cache(maxsize=1024)
 def assigned(body: cst.CSTNode) -> frozenset[str]:
     """The names that the statements below `body` bind, not those of functions and classes inside it."""
     return frozenset(_assigned(body))

@@ -42,11 +42,11 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
     """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host)."""
     m.step(node, frame)
     try:
-        with m.host(frame.source.span(node)):
-            return _statement(m, node, frame)
+        return _statement(m, node, frame)
     except Fatal:
         raise
-    except CompileError as fault:
+    except (CompileError, hostops.HostError) as found:
+        fault = found if isinstance(found, CompileError) else m.fail("TL0108", str(found), frame.source.span(node))
         mark = m.keep(fault) if m.recording else fault
         if _leaves(node):
             raise mark from None
