@@ -85,6 +85,9 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0501": "A remark of the planner: something was done in a slower or a different way, and why.",
         "TL0502": "Some threads take a branch in which all threads of the block must take part.",
         "TL0503": "float32 operands of T.gemm are multiplied as TF32; --fp32-gemm ieee multiplies in full float32.",
+        "TL0504": "A remark of the planner: fewer versions of the tiles than num_stages asks for, or less prefetching, because the block "
+        "would not fit otherwise.",
+        "TL0505": "A remark of the planner: a kernel for Hopper takes the portable path, and why.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }
