@@ -29,7 +29,7 @@ from tilec.options import architecture
 from tilec.reference.compare import tolerance
 
 ROOT = Path(__file__).resolve().parent.parent
-CARRIED = ("__init__.py", "emit/__init__.py", "emit/hosteval.py", "runtime/__init__.py", "runtime/loader.py", "runtime/timing.py")
+CARRIED = ("__init__.py", "emit/__init__.py", "emit/hosteval.py", "runtime/__init__.py", "runtime/loader.py", "runtime/tensor_maps.py", "runtime/timing.py")
 TIMED_SIZES = (4096, 8192)
 
 

@@ -9,7 +9,7 @@ from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.visit import storage
 from tilec.plan.domains import static
-from tilec.plan.plan import LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile
+from tilec.plan.plan import BulkStore, LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile, WarpSpecialized
 from tilec.plan.walk import walk_plan
 
 _SHORT = {Kind.INT: "i", Kind.UINT: "u", Kind.BOOL: "bool", Kind.FLOAT: "f"}
@@ -39,7 +39,9 @@ def banner_text(plans: Sequence[Plan], file: str) -> str:
     for plan in plans:
         lines += [*_kernel(plan, file), ""]
     archs = " or ".join(sorted({p.target.name for p in plans}))
-    lines.append(f"  build      nvcc -arch={archs} (or newer) -c")
+    exact = any(v.tensor_maps for p in plans for launch in p.launches for v in launch.variants)
+    build = f"-gencode arch={archs.replace('sm_', 'compute_')},code={archs}" if exact else f"-arch={archs} (or newer)"
+    lines.append(f"  build      nvcc {build} -c")
     lines.append("")
     return "\n".join(f"// {line}".rstrip() for line in lines)
 
@@ -60,9 +62,10 @@ def _kernel(plan: Plan, file: str) -> list[str]:
 
 
 def _launch(launch: LaunchPlan, plan: Plan) -> str:
-    grid = ", ".join(manifest_text(e, plan.kernel.span) for e in launch.grid)
-    shared = launch.variants[0].shared_bytes
-    threads = "x".join(str(n) for n in launch.threads if n > 1) or "1"
+    best = launch.variants[0]
+    grid = ", ".join(manifest_text(e, plan.kernel.span) for e in best.grid or launch.grid)
+    shared = best.shared_bytes
+    threads = "x".join(str(n) for n in best.threads or launch.threads if n > 1) or "1"
     return f"grid ({grid}), {threads} threads" + (f", {kilobytes(shared)} of dynamic shared memory" if shared else "")
 
 
@@ -89,9 +92,23 @@ def _decisions(launch: LaunchPlan) -> list[str]:
         elif isinstance(s, Pipeline):
             ahead = s.stages - 1
             lines.append(f"  pipeline   {s.var.name}: copies run {ahead} step{'s' if ahead > 1 else ''} ahead, {s.stages} versions of each tile, one barrier a step")
+        elif isinstance(s, WarpSpecialized):
+            lines += _roles(s)
     if len(launch.variants) > 1:
         lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
     return lines
+
+
+def _roles(s: WarpSpecialized) -> list[str]:
+    """Who does what in a warp-specialised kernel."""
+    c, g = s.schedule, s.gemm
+    others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
+    store = "stmatrix and the copy engine" if any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue)) else "the threads"
+    return [
+        f"  roles      {others} ({c.take} registers a thread), 1 keeps {c.stages} stages filled through the copy engine ({c.give})",
+        f"  gemm       line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step" + (f", {s.step} of the author's" if s.step > 1 else ""),
+        f"  blocks     persistent, tiles in panels of {c.group} rows; results leave by {store}",
+    ]
 
 
 def _product(s: PGemm) -> str:

@@ -69,7 +69,7 @@ class _Numbers:
     barriers: int
     give: int
     take: int
-    lag: bool
+    lag: int
     rows: int
     bytes: int
     var: str
@@ -114,15 +114,17 @@ class KernelWriter:
         align = "alignas(16) " if s.acc.dtype.bytes < 4 else ""
         epilogue, consumer = self.consumer(s, launch, facts)
         zero = render("gemm/clear.cu.jinja", c=acc, count=registers, condition="") if s.zero else ""
-        pieces = dict(
-            counts=self.counts(s, facts), producer_places=self.places(s, launch, f"{loads}\n{numbers.start}{numbers.stop}"), loads=loads,
-            consumer_places=consumer, accumulator=f"{align}{ctype(s.acc.dtype)} {acc}[{registers}];", products=self.products(s, acc),
-            zero=zero, epilogue=epilogue, loop_comment=self.comment(s.spans[0]), gemm_comment=self.comment(s.spans[3]),
-        )  # fmt: skip
+        pieces = {
+            "counts": self.counts(s, facts), "producer_places": self.places(s, launch, f"{loads}\n{numbers.start}{numbers.stop}"),
+            "loads": loads, "consumer_places": consumer, "accumulator": f"{align}{ctype(s.acc.dtype)} {acc}[{registers}];",
+            "products": self.products(s, acc), "zero": zero, "epilogue": epilogue, "loop_comment": self.comment(s.spans[0]),
+            "gemm_comment": self.comment(s.spans[3]),
+        }  # fmt: skip
         tiles = self.tile_lines("\n".join([*pieces.values(), numbers.a, numbers.b]))
+        places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if _mentions(epilogue, w))
         return render(
-            "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps, stores=bool(stores),
-            **pieces,
+            "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
+            stores=bool(stores), **pieces,
         )  # fmt: skip
 
     def numbers(self, s: WarpSpecialized, facts: Facts) -> _Numbers:
@@ -142,7 +144,7 @@ class KernelWriter:
             return f"{o.leading}, {o.stride}, {o.mode}"
 
         return _Numbers(
-            c.threads, 128 * c.consumers, c.consumers, c.stages, c.barriers, c.give, c.take, bool(c.lag), s.gemm.m // c.consumers,
+            c.threads, 128 * c.consumers, c.consumers, c.stages, c.barriers, c.give, c.take, c.lag, s.gemm.m // c.consumers,
             s.a.bytes + s.b.bytes, var, start, stop, f"++{var}" if s.step == 1 else f"{var} += {s.step}", spell.expr(trips, facts),
             tile(s.a), tile(s.b), descriptor(s.a), descriptor(s.b), s.a.bytes >> 4, s.b.bytes >> 4,
         )  # fmt: skip
@@ -300,9 +302,9 @@ def _mentions(text: str, word: str) -> bool:
 
 
 _ENTRIES = (
-    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence", "mbarrier_arrive",
-    "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "barrier_sync", "barrier_arrive", "warp_sync", "wgmma_descriptor", "wgmma_fence",
-    "wgmma_commit", "wgmma_wait",
+    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
+    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "barrier_sync", "barrier_arrive", "warp_sync",
+    "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
 )  # fmt: skip
 """Prelude entries that every such kernel uses."""
 

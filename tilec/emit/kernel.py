@@ -26,7 +26,7 @@ from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import THREAD, LaunchPlan, Plan, SharedTile, Variant
 
 AXES = "xyz"
-KERNEL_NAMES = frozenset("thread warp lane block panel_blocks panel_top in_panel panel_rows chunk".split())
+KERNEL_NAMES = frozenset("thread warp lane block workspace panel_blocks panel_top in_panel panel_rows chunk".split())
 """C names that every kernel body keeps for itself."""
 
 
@@ -68,13 +68,15 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     file = _File(options)
     kernels = [_kernel(file, plan, launch, v) for plan in plans for launch in plan.launches for v in launch.variants]
     launchers = [indent(launcher_text(render, plan)) for plan in plans]
-    if any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants):
+    exact = any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants)
+    if exact:
         launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
     target = min((p.target for p in plans), key=lambda t: t.number)
     text = render(
         "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
         target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=prelude.select(sorted(file.needs)),
         layouts=list(file.layouts.values()), kernels=kernels, launchers=launchers,
+        exact=target.name if exact else "",
     )  # fmt: skip
     return text + "\n"
 
@@ -97,7 +99,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     places = _places(spell, launch)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = _thread_lines(body, launch) + [text for word, text in places if word in body or not word]
+    lines = _thread_lines(body, launch) + [text for word, text in places if word in body or not word] + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
         tiles=tiles, places=lines, body=body,
@@ -112,7 +114,7 @@ def _hopper_kernel(file: _File, plan: Plan, launch: LaunchPlan, spell: Spelling)
     spell.names.reserve([*hopper.RESERVED, *maps])
     assert variant.threads is not None
     writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
-    kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, lambda body: _tiles(spell, variant, body))
+    kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, lambda body: [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)])
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
     return indent(kernel.text(launch, variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
 
@@ -129,7 +131,20 @@ def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:
             out.append(f"{kind}* __restrict__ {name}" if p in written else f"const {kind}* __restrict__ {name}")
         else:
             out.append(f"{_scalar(file, p)} {name}")
-    return ", ".join(out)
+    return ", ".join([*out, *(["unsigned char* workspace"] if plan.workspace is not None else [])])
+
+
+def _scratch_lines(spell: Spelling, plan: Plan, body: str) -> list[str]:
+    """Declarations of the scratch tensors that the body mentions, and of their views."""
+    out: list[str] = []
+    for b in list(spell.buffers):
+        if not storage(b).workspace or not _mentions(body, spell.buffer(b)):
+            continue
+        spell.need_type(b.dtype)
+        offset = spell.expr(plan.scratch.offsets[storage(b)], spell.facts)
+        place = "workspace" if offset in ("0", "0LL") else f"workspace + {offset}"
+        out.append(f"{ctype(b.dtype)}* const {spell.buffer(b)} = reinterpret_cast<{ctype(b.dtype)}*>({place});")
+    return out
 
 
 def _scalar(file: _File, p: Var) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
@@ -61,15 +62,16 @@ class Rules:
     """What measurements on an H200 settled, as data.
 
     `registers`: (producer, consumer) by the number of consumers. `accumulators`: the most registers of accumulators a thread
-    may hold, by the same. `most_stages`: more bring nothing. `panel`: height of a raster panel in tiles. `short`: loops of at
-    most so many elements along k want a deeper staging area and may spend a stage on it.
+    may hold, by the same. `most_stages`: more bring nothing. `panel`: height of a raster panel in tiles. `lag`: steps that the
+    second consumer starts later. `chunks`: counts of staging chunks a consumer, the best first, of which a divisor is taken.
     """
 
     registers: Mapping[int, tuple[int, int]]
     accumulators: Mapping[int, int]
     most_stages: int = 8
     panel: int = 16
-    short: int = 512
+    lag: int = 1
+    chunks: tuple[int, ...] = (2, 3, 5)
 
 
 RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators={1: 160, 2: 192, 3: 96})
@@ -261,8 +263,9 @@ class _Builder:
         m, n = static_shape(found.acc)
         threads = 128 * self.consumers
         layout = atoms.warp_group_accumulator(m, n, self.consumers)
+        products = _products(found, self.a, self.b, m // self.consumers, n)
         gemm = WarpGroupGemm(
-            f"wgmma_m64n{n}k{found.depth}_{found.kind}", m, n, self._depth(), layout, _products(found, self.a, self.b, m // self.consumers, n),
+            f"wgmma_m64n{n}k{found.depth}_{found.kind}", m, n, self._depth(), layout, products,
             (int(not self.a.k_major), int(not self.b.k_major)) if found.depth == 16 else None,
         )  # fmt: skip
         facts = self.facts.with_range(THREAD, 0, threads - 1)
@@ -293,7 +296,7 @@ class _Builder:
         """The epilogue with a trip through a tile of its own cut short: acc to C_s to C is acc to C when the types allow."""
         stmts = list(self.found.epilogue)
         copies = [s for s in stmts if isinstance(s, Copy)]
-        for first, second in zip(copies, copies[1:], strict=False):
+        for first, second in pairwise(copies):
             tile = first.dst.buffer
             through = tile.scope is Scope.SHARED and second.src.buffer is tile and whole(first.dst) and whole(second.src)
             others = [s for s in stmts if s is not first and s is not second and not isinstance(s, Alloc)]
@@ -323,18 +326,13 @@ class _Builder:
         chunks = m // self.consumers // 64 * (n // columns)
         box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
         buffers = self._buffers(chunks)
-        tile = Buffer(f"{dst.name}_staged", dst.dtype, tuple(Const(x, INT32) for x in (self.consumers * buffers * 64, columns)), Scope.SHARED)
-        span = columns * 2
-        return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), Staging(tile, columns, buffers, span), chunks % buffers != 0, s.span)
+        shape = (Const(self.consumers * buffers * 64, INT32), Const(columns, INT32))
+        staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, shape, Scope.SHARED), columns, buffers, columns * 2)
+        return BulkStore(src, TensorMap(dst, box, columns * 2), tuple(reversed(s.dst.starts)), staging, False, s.span)
 
     def _buffers(self, chunks: int) -> int:
-        """Chunks of the staging area a consumer: two, more behind short loops; a divisor of all chunks, so that they come round."""
-        stop = static(self.found.loop.stop)
-        short = stop is not None and stop * self._depth() // self.join <= RULES.short
-        for count in (4, 2, 3, 5) if short else (2, 3, 5):
-            if chunks % count == 0:
-                return count
-        return 1
+        """Chunks of the staging area a consumer: a divisor of all chunks, so that they come round."""
+        return next((count for count in RULES.chunks if chunks % count == 0), 1)
 
     def _assemble(
         self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], setup: PSeq, epilogue: PSeq, lowering: _Epilogue,
@@ -353,8 +351,8 @@ class _Builder:
         at_more = at_c + staged
         barriers = at_more + extra
         schedule = Schedule(
-            self.consumers, stages, *RULES.registers[self.consumers], int(self.consumers == 2), r.launch.panel or RULES.panel, barriers,
-            barriers + 16 * stages,
+            self.consumers, stages, *RULES.registers[self.consumers], RULES.lag if self.consumers == 2 else 0, r.launch.panel or RULES.panel,
+            barriers, barriers + 16 * stages,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: _ring(self.a, 0, stages), self.b.tile: _ring(self.b, at_b, stages),

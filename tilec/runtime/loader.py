@@ -31,7 +31,9 @@ class Module:
     def __init__(self, cu: str, manifest: Mapping[str, Any], options: Sequence[str] = ()) -> None:
         import cupy
 
-        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *options))
+        variants = [v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
+        exact = sorted({f"-arch={v['arch']}" for v in variants if v["tensor_maps"]})  # instructions of this one architecture
+        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *exact, *options))
         self.manifest = manifest
 
     def kernel(self, symbol: str) -> Kernel:
@@ -88,6 +90,8 @@ class Kernel:
         variant = next((v for v in launch["variants"] if evaluate(v["when"], env)), None)
         if variant is None:
             raise Refused("no variant of the kernel fits the alignment of these arrays")
+        if variant["tensor_maps"]:
+            env, values = self._with_maps(variant, env, values)
         grid = tuple(evaluate(str(g), env) for g in variant["grid"])
         if any(not 0 <= n <= limit for n, limit in zip(grid, GRID_LIMITS, strict=True)):
             raise Refused(f"a grid of {' x '.join(map(str, grid))} blocks is not possible")
@@ -96,6 +100,17 @@ class Kernel:
         function = self._function(variant["symbol"], int(variant["shared_bytes"]))
         arguments = tuple(values[name] for name in variant["args"])
         return PreparedLaunch(function, grid, tuple(variant["block"]), int(variant["shared_bytes"]), arguments)
+
+    @staticmethod
+    def _with_maps(variant: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+        """The numbers and arguments that a body with tensor maps takes besides the caller's."""
+        import cupy
+
+        from tilec.runtime.tensor_maps import tensor_map
+
+        count = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]
+        maps = {m["name"]: tensor_map(m, env[m["param"]], env) for m in variant["tensor_maps"]}
+        return {**env, "multiprocessors": int(count)}, {**values, **maps}
 
     def _function(self, symbol: str, shared_bytes: int) -> Any:
         if symbol not in self._functions:

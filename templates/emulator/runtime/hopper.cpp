@@ -44,17 +44,32 @@ std::vector<ThreadState> states;
 std::vector<std::vector<Unfenced>> unfenced;  // by warp
 std::vector<const Region*> known;
 
+// What stands in shared memory for the state of an mbarrier: whoever writes there by mistake is found out.
+uint64_t image_of(const Mbarrier& m) {
+  return 0x6d62000000000000u ^ static_cast<uint64_t>(m.count) << 40 ^ static_cast<uint64_t>(m.missing) << 32 ^ static_cast<uint64_t>(m.bytes) << 8 ^
+         (m.phase & 255);
+}
+
+void write_image(void* barrier, const Mbarrier& m) {
+  const uint64_t image = image_of(m);
+  memcpy(barrier, &image, sizeof image);
+}
+
 Mbarrier& find_mbarrier(void* barrier, int line) {
   const auto found = mbarriers.find(barrier);
   if (found == mbarriers.end()) fail("fault", line, "an mbarrier that was not initialised: " + describe_access(barrier, 8, find_region(barrier)));
+  const uint64_t image = image_of(found->second);
+  if (memcmp(barrier, &image, sizeof image) != 0) fail("fault", line, "an mbarrier was overwritten: " + describe_access(barrier, 8, find_region(barrier)));
   return found->second;
 }
 
-void finish_phase(Mbarrier& m) {
-  if (m.missing != 0 || m.bytes != 0) return;
-  ++m.phase;
-  m.missing = m.count;
-  wake_waiting();
+void finish_phase(void* barrier, Mbarrier& m) {
+  if (m.missing == 0 && m.bytes == 0) {
+    ++m.phase;
+    m.missing = m.count;
+    wake_waiting();
+  }
+  write_image(barrier, m);
 }
 
 unsigned swizzled(unsigned address, int span) {
@@ -120,7 +135,7 @@ void load_now(const Transfer& t) {
   });
   Mbarrier& m = find_mbarrier(t.barrier, t.line);
   m.bytes -= total;
-  finish_phase(m);
+  finish_phase(t.barrier, m);
 }
 
 void store_now(const Transfer& t) {
@@ -275,6 +290,7 @@ void tilec_mbarrier_init(void* barrier, int count, int line) {
   check_range(barrier, 8, "mbarrier_init writes", true, line);
   if (mbarriers.count(barrier) != 0) fail("fault", line, "an mbarrier is initialised twice");
   mbarriers[barrier] = {count, count, 0, 0};
+  write_image(barrier, mbarriers[barrier]);
 }
 
 void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
@@ -282,7 +298,7 @@ void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
   m.bytes += bytes;
   if (m.missing == 0) fail("fault", line, format("an arrival too many at an mbarrier of %d", m.count));
   --m.missing;
-  finish_phase(m);
+  finish_phase(barrier, m);
 }
 
 void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
