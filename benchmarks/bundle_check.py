@@ -40,8 +40,10 @@ def numpy_type(name: str) -> Any:
     return np.dtype(NARROW.get(name, name))
 
 
-def fresh(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Any:
-    """N(0, 1), or the whole range of an 8-bit integer."""
+def fresh(rng: np.random.Generator, dtype: str, shape: tuple[int, int], exact: bool = False) -> Any:
+    """N(0, 1), the whole range of an 8-bit integer, or small integers where `exact`."""
+    if exact:
+        return rng.integers(-64, 65, shape).astype(numpy_type(dtype))
     if dtype == "int8":
         return rng.integers(-128, 128, shape).astype(np.int8)
     return rng.standard_normal(shape).astype(numpy_type(dtype))
@@ -50,8 +52,9 @@ def fresh(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Any:
 def operands(row: dict[str, Any], rng: np.random.Generator) -> tuple[Any, Any]:
     """A and B as they are stored."""
     m, n, k = row["m"], row["n"], row["k"]
-    a = fresh(rng, row["operand"], (k, m) if row["trans_a"] else (m, k))
-    return a, fresh(rng, row["operand"], (n, k) if row["trans_b"] else (k, n))
+    exact = row.get("exact", False)
+    a = fresh(rng, row["operand"], (k, m) if row["trans_a"] else (m, k), exact)
+    return a, fresh(rng, row["operand"], (n, k) if row["trans_b"] else (k, n), exact)
 
 
 def poisoned(dtype: str, shape: tuple[int, int]) -> Any:

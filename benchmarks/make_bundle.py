@@ -55,7 +55,7 @@ def variant(v: GemmVariant, folder: Path, arch: str) -> dict[str, Any]:
     built = compiled("kernel.py", source(v).encode(), arch, defines=defines(v))
     return entry(
         v.name, built, folder, m=m, n=n, k=k, trans_a=v.trans_a, trans_b=v.trans_b,
-        operand=v.dtype, result=v.result, accumulator=v.accumulator, limit=tolerance(result, max(1, k), operand, accumulator),
+        operand=v.dtype, exact=v.exact_inputs, result=v.result, accumulator=v.accumulator, limit=tolerance(result, max(1, k), operand, accumulator),
         numbers={"M": m, "N": n, "K": k} if v.dynamic else {},
     )  # fmt: skip
 

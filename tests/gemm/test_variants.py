@@ -31,6 +31,8 @@ def inputs(v: GemmVariant, seed: int) -> dict[str, Any]:
     def fresh(shape: tuple[int, int]) -> Any:
         if v.dtype == "int8":
             return rng.integers(-128, 128, shape).astype(np.int8)
+        if v.exact_inputs:
+            return rng.integers(-64, 65, shape).astype(v.dtype)
         return rng.standard_normal(shape).astype(ml_dtypes.bfloat16 if v.dtype == "bfloat16" else v.dtype)
 
     m, n, k = v.size
