@@ -11,7 +11,7 @@ from tilec.diagnostics import CompileError
 from tilec.emit.hosteval import HostExprError, evaluate
 from tilec.emit.hostexpr import HELPERS, CxxWriter, manifest_text
 from tilec.ir.dtypes import FLOAT32, INT32, INT64, UINT32
-from tilec.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logical, Select, Unary, Var, VarKind, Buffer, Scope
+from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind
 
 M = Var("M", INT32, VarKind.EXTENT)
 N = Var("N", INT32, VarKind.EXTENT)
