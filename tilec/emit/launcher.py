@@ -17,6 +17,7 @@ from tilec.ir.dtypes import FLOAT32, FLOAT64, UINT64, DType, Kind
 from tilec.ir.expr import Buffer, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.ir.visit import storage
+from tilec.layout.shared import CHUNK
 from tilec.plan.hopper_plan import MULTIPROCESSORS
 from tilec.plan.plan import LaunchPlan, Plan, Variant
 
@@ -214,6 +215,9 @@ def _argument_checks(plan: Plan, sign: Signature, writer: CxxWriter) -> tuple[Ch
     if unaligned := [f"!aligned({n}, {p.dtype.bytes})" for p, n in sign.names.items() if isinstance(p, Buffer) and p.dtype.bytes > 1]:
         writer.helpers.add("aligned")
         out.append(Check(" || ".join(unaligned), "cudaErrorMisalignedAddress"))
+    if plan.workspace is not None:
+        writer.helpers.add("aligned")
+        out.append(Check(f"workspace == nullptr || !aligned(workspace, {CHUNK})", "cudaErrorInvalidValue"))
     return tuple(out)
 
 

@@ -17,7 +17,7 @@ from tilec.ir.dtypes import INT64
 from tilec.ir.expr import Buffer, Cast, Expr, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch, Param
 from tilec.ir.tile import Seq, Stmt
-from tilec.ir.visit import map_expr, map_stmt, replace_buffers, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt_exprs, walk_expr, walk_stmt
 from tilec.language.launch import flags_of
 from tilec.language.tensors import apply_safe_values
 from tilec.language.values import Marker
@@ -96,6 +96,7 @@ def _exprs(launch: Launch) -> Iterator[Expr]:
     yield from launch.grid
     for s in walk_stmt(launch.body):
         yield from stmt_exprs(s)
+        yield from (e for b in buffers_of(s) if b.workspace for e in b.shape)
 
 
 def _wide_strides(params: tuple[Param, ...], launches: tuple[Launch, ...]) -> tuple[tuple[Param, ...], tuple[Launch, ...]]:

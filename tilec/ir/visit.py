@@ -162,6 +162,16 @@ def regions(s: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
             return (), ()
 
 
+def buffers_of(s: Stmt) -> Iterator[Buffer]:
+    """The buffers that a statement itself names, not those of the statements inside it; some of them repeatedly."""
+    if isinstance(s, Store | Atomic | Alloc):
+        yield s.buffer
+    for side in regions(s):
+        yield from (r.buffer for r in side)
+    for root in stmt_exprs(s):
+        yield from (e.buffer for e in walk_expr(root) if isinstance(e, Load))
+
+
 def storage(buffer: Buffer) -> Buffer:
     """The buffer that owns the bytes of `buffer`: itself, or the root of its chain of views."""
     while buffer.view_of is not None:

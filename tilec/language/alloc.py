@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir.dtypes import HANDLE, INT32
-from tilec.ir.expr import Buffer, Const, Expr, Scope
+from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc
-from tilec.language.access import dtype_of, unknown_sizes
+from tilec.ir.visit import walk_expr
+from tilec.language.access import as_expr, dtype_of, unknown_sizes
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_int, in_kernel, shape_items
 from tilec.language.regions import write
 from tilec.language.show import describe, expr_text
+from tilec.language.tensors import dims
 
 _MOST_ELEMENTS = 1 << 31
 
@@ -47,6 +49,37 @@ def alloc_var(b: Builder, dtype: Any, init: Any = None, scope: str = "local.var"
     if init is not None:
         write(b, buffer, init)
     return buffer
+
+
+def alloc_global(b: Builder, shape: Any, dtype: Any, scope: str = "global") -> Buffer:
+    """A scratch tensor in device memory that all launches of the function share: part of the caller's workspace; uninitialised."""
+    if scope != "global":
+        raise b.error("TL0206", f'the scope of T.alloc_global is "global", got {describe(scope)}')
+    element = dtype_of(b, dtype)
+    if element is HANDLE:
+        raise b.error("TL0302", "`T.alloc_global` cannot hold pointers")
+    extents = tuple(as_expr(b, e) for e in dims(b, shape, "an extent of `T.alloc_global`"))
+    known = (VarKind.EXTENT, VarKind.PARAM)
+    for e in extents:
+        if any(isinstance(x, Load) or (isinstance(x, Var) and x.kind not in known) for x in walk_expr(e)):
+            text = f"the shape of a scratch tensor must be known before the launch, `{expr_text(e)}` is not"
+            raise b.error("TL0309", text, help="use sizes of the tensors and scalar parameters")
+    return Buffer(b.hint or "scratch", element, extents, Scope.GLOBAL, workspace=True, span=b.span)
+
+
+def alloc_buffer(b: Builder, shape: Any, dtype: Any = "float32", scope: str = "shared.dyn") -> Buffer:
+    """A tile, private array or scratch tensor, as `scope` says: shared, local.fragment, local or global."""
+    match scope:
+        case "shared" | "shared.dyn":
+            return alloc_shared(b, shape, dtype)
+        case "local.fragment":
+            return alloc_fragment(b, shape, dtype)
+        case "local":
+            return alloc_local(b, shape, dtype)
+        case "global":
+            return alloc_global(b, shape, dtype)
+        case _:
+            raise b.error("TL0206", f"`T.alloc_buffer` has no scope {describe(scope)}", help="use shared, local.fragment, local or global")
 
 
 def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: str, known: tuple[str, ...]) -> Buffer:
@@ -84,4 +117,11 @@ def _size(b: Builder, name: str, value: Any) -> int:
     return size
 
 
-ENTRIES: tuple[Entry, ...] = works(alloc_shared) + works(alloc_fragment) + works(alloc_local) + works(alloc_var)
+ENTRIES: tuple[Entry, ...] = (
+    works(alloc_shared)
+    + works(alloc_fragment)
+    + works(alloc_local)
+    + works(alloc_var)
+    + works(alloc_global, host=True)
+    + works(alloc_buffer, host=True)
+)

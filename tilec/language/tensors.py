@@ -212,6 +212,5 @@ ENTRIES: tuple[Entry, ...] = (
     + ignored(annotate_layout)
     + ignored(layout_hint, host=True, name="Layout")
     + ignored(layout_hint, host=True, name="Fragment")
-    + refused("pass the scratch tensor as a parameter", "alloc_global", "alloc_buffer", "alloc_descriptor")
     + refused("declare the tensor as a parameter: `A: T.Tensor(shape, dtype)`", "make_tensor", "match_buffer", "handle", "ptr")
 )

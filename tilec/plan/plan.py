@@ -20,6 +20,7 @@ from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper_plan import Operand, Schedule, Staging, TensorMap, WarpGroupGemm
+from tilec.plan.workspace import Workspace
 from tilec.targets import Target
 
 THREAD = Var("thread", INT32, VarKind.THREAD)
@@ -271,7 +272,7 @@ class WarpSpecialized:
     """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `hopper_plan`).
 
     The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
-    use. `grid` is that of the author, whose blocks are taken one after another. `zero` asks for an accumulator that is zeroed
+    use. Tiles are counted by `block_vars` in `grid`, and taken one after another. `zero` asks for an accumulator that is zeroed
     first, where the loop may have no steps. `epilogue` is what the consumers do with the accumulator.
     """
 
@@ -280,6 +281,7 @@ class WarpSpecialized:
     acc: Buffer
     a: Operand
     b: Operand
+    block_vars: tuple[Var, ...]
     grid: tuple[Expr, ...]
     var: Var
     start: Expr
@@ -382,3 +384,4 @@ class Plan:
     notes: tuple[Diagnostic, ...] = ()
     checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    scratch: Workspace = Workspace()

@@ -12,10 +12,10 @@ from math import prod
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Atomic, For, Gemm, Parallel, Stmt, Store
-from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, For, Gemm, Parallel, Stmt, Store
+from tilec.ir.visit import buffers_of, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
@@ -29,6 +29,7 @@ from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, P
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
+from tilec.plan.workspace import place_workspace
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
@@ -63,8 +64,9 @@ def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     for n, launch in enumerate(kernel.launches):
         name = symbol if len(kernel.launches) == 1 else f"{symbol}__{n + 1}"
         launches.append(_plan_launch(kernel, launch, name, options, written))
+    scratch = place_workspace(kernel)
     return Plan(
-        kernel, symbol, options.target, tuple(launches), flop=count_flop(kernel), bytes=count_bytes(kernel, read, written), read=read,
+        kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(kernel), bytes=count_bytes(kernel, read, written), read=read,
         written=written, notes=kernel_notes(kernel, options), checks=host_checks(kernel),
     )  # fmt: skip
 
@@ -102,7 +104,7 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     elif assumed:
         variants = [replace(_variant(room, symbol, {}, aligned=True))]
     if options.target.has_wgmma and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
-        variants = _with_hopper(Request(launch, symbol, assumed, written, options.target, _ieee(kernel, options)), variants)
+        variants = _with_hopper(Request(launch, symbol, assumed, written, options.target, _ieee(kernel, options), options.opt_level), variants)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
@@ -151,9 +153,9 @@ def _relies(v: Variant) -> bool:
 
 
 def _wide_tensors(v: Variant) -> list[Buffer]:
-    """The global tensors that are accessed by vectors, in a fixed order."""
-    found = dict.fromkeys(b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide)
-    return list(found)
+    """The global tensors that are accessed by vectors, themselves or through views, in a fixed order."""
+    wide = (b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide)
+    return list(dict.fromkeys(map(storage, wide)))
 
 
 def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool) -> Variant:
@@ -212,7 +214,7 @@ def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr |
         return None
     tests: list[Expr] = []
     wide = _wide_tensors(v)
-    for b in wide:
+    for b in (b for b in wide if not b.workspace):  # the launcher has made sure of those
         address = Var(b.name, INT64, VarKind.PARAM)
         tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
     for var, n in divisors.items():
@@ -222,28 +224,17 @@ def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr |
 
 def _alignment(b: Buffer, aligned: bool) -> int:
     """Bytes that the address of a global tensor is a multiple of."""
-    return CHUNK if aligned else b.dtype.bytes
+    return CHUNK if aligned or b.workspace else b.dtype.bytes
 
 
 def _shared_buffers(body: Stmt) -> list[Buffer]:
     """Every shared buffer that `body` mentions, owners and views, in order of appearance."""
     found: dict[Buffer, None] = {}
-
-    def keep(b: Buffer) -> None:
-        if b.scope is Scope.SHARED:
-            found.setdefault(storage(b))
-            found.setdefault(b)
-
     for s in walk_stmt(body):
-        if isinstance(s, Alloc | Store | Atomic):
-            keep(s.buffer)
-        for side in regions(s):
-            for r in side:
-                keep(r.buffer)
-        for root in stmt_exprs(s):
-            for e in walk_expr(root):
-                if isinstance(e, Load):
-                    keep(e.buffer)
+        for b in buffers_of(s):
+            if b.scope is Scope.SHARED:
+                found.setdefault(storage(b))
+                found.setdefault(b)
     return list(found)
 
 

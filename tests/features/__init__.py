@@ -1,0 +1,1 @@
+"""Features of the language from the source text to the running kernel."""

@@ -1,0 +1,77 @@
+"""Several launches in one function, and scratch memory between them."""
+
+import numpy as np
+
+from tests.features.kit import check, poison, refused
+
+SPLIT = """
+@T.prim_func
+def split_sum(A: T.Tensor((M, 128), "float32"), C: T.Tensor((M,), "float32")):
+    partial = T.alloc_global((4, M), "float32")
+    count = T.alloc_global((4,), "int32")
+    with T.Kernel(4, T.ceildiv(M, 32), threads=64) as (k, by):
+        tile = T.alloc_fragment((32, 32), "float32")
+        total = T.alloc_fragment((32,), "float32")
+        T.copy(A[by * 32:(by + 1) * 32, k * 32:(k + 1) * 32], tile)
+        T.reduce_sum(tile, total, dim=1)
+        T.copy(total, partial[k, by * 32:(by + 1) * 32])
+        if by == 0:
+            count[k] = k + 1
+    with T.Kernel(T.ceildiv(M, 64), threads=64) as b:
+        for i in T.Parallel(64):
+            row = b * 64 + i
+            if row < M:
+                C[row] = (partial[0, row] + partial[1, row]) + (partial[2, row] + partial[3, row]) + T.cast(count[3], "float32")
+"""
+
+
+def test_scratch_memory_carries_values_from_one_launch_to_the_next():
+    a = np.random.default_rng().standard_normal((70, 128)).astype(np.float32)
+    wanted = a.astype(np.float64).sum(1) + 4
+    done = check("M = 70\n" + SPLIT, {"A": a, "C": poison((70,), np.float32)}, {"C": wanted}, 1e-5)
+    (plan,) = done.plans
+    assert [v.symbol for g in plan.launches for v in g.variants][-2:] != []
+    assert "split_sum_workspace" in done.cu
+
+
+def test_scratch_of_run_time_size_lies_behind_other_scratch():
+    a = np.random.default_rng().standard_normal((70, 128)).astype(np.float32)
+    wanted = a.astype(np.float64).sum(1) + 4
+    done = check("M = T.dynamic('M')\n" + SPLIT, {"A": a, "C": poison((70,), np.float32)}, {"C": wanted}, 1e-5)
+    from tilec.emit.manifest import parse
+    from tilec.emit.hosteval import evaluate
+
+    (kernel,) = parse(done.cu)["kernels"]
+    assert evaluate(kernel["workspace"], {"M": 70}) == -(-4 * 70 * 4 // 256) * 256 + 256
+
+
+def test_launches_are_ordered_and_empty_grids_are_skipped():
+    text = """
+n = T.dynamic("n")
+@T.prim_func
+def steps(A: T.Tensor((n,), "int32")):
+    with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+        for i in T.Parallel(32):
+            A[b * 32 + i] = A[b * 32 + i] * 3
+    with T.Kernel(n // 64, threads=32) as b:
+        for i in T.Parallel(32):
+            A[b * 32 + i] = A[b * 32 + i] + 1
+    with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+        for i in T.Parallel(32):
+            A[b * 32 + i] = A[b * 32 + i] * 5
+"""
+    for n in (33, 130):
+        a = np.arange(n, dtype=np.int32)
+        touched = (np.arange(n) < n // 64 * 32).astype(np.int32)
+        check(text, {"A": a}, {"A": (a * 3 + touched) * 5})
+
+
+def test_a_scratch_tensor_of_unknown_size_is_refused():
+    text = """
+@T.prim_func
+def f(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32) as b:
+        s = T.alloc_global((A[0],), "int32")
+        s[0] = 1
+"""
+    assert refused(text).code == "TL0309"
