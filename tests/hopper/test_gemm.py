@@ -100,3 +100,29 @@ def test_repeats_are_equal_bit_for_bit() -> None:
         assert program.run("gemm_launch", mine, mode).ok
         results.append(mine["C"])
     assert all(np.array_equal(r, results[0]) for r in results)
+
+
+JOINED = [
+    Gemm(bn=128, bk=32, acc="float16"), Gemm(bn=128, trans_b=True), Gemm(bn=128, epilogue="bias"), Gemm(bn=128, epilogue="direct"),
+    Gemm(bn=128, epilogue="shared"), Gemm(bn=128, batch=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("g", JOINED, ids=str)
+def test_o3_joins_two_blocks_where_nothing_can_tell(g: Gemm) -> None:
+    compiled = g.compiled(opt_level=3)
+    assert "wgmma_m64n256k16" in compiled.cu and "n128k16" not in compiled.cu
+    for mode, size in (("lazy", (200, 208, 176)), ("eager", (130, 648, 40))):
+        outcome, error = run(compiled.cu, g, size, MODES[mode])
+        assert outcome.ok, outcome
+        assert error < (5e-3 if g.acc == "float16" else 1e-3)
+
+
+def test_o3_keeps_blocks_whose_epilogue_mixes_columns() -> None:
+    compiled = Gemm(bn=128, epilogue="mirror").compiled(opt_level=3)
+    assert "wgmma_m64n128k16" in compiled.cu and "n256k16" not in compiled.cu
+    assert "wgmma_m64n128k16" in Gemm(bn=128).compiled().cu
+
+
+def test_o1_takes_the_author_literally() -> None:
+    assert not takes_hopper(Gemm().compiled(opt_level=1))

@@ -21,7 +21,7 @@ from tilec.ir.tile import Let
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast
 from tilec.plan.hopper_plan import Operand, TensorMap
-from tilec.plan.plan import BulkStore, LaunchPlan, PScalar, PSeq, Stepped, Variant, WarpSpecialized
+from tilec.plan.plan import BulkStore, PScalar, PSeq, Stepped, Variant, WarpSpecialized
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -30,7 +30,10 @@ RESERVED = frozenset(
 )
 """C names that the text declares for itself."""
 
-_DATA_TYPES = {"uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 7}
+_DATA_TYPES = {
+    "uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "float16": 6,
+    "float32": 7, "tfloat32": 7, "bfloat16": 9,
+}  # fmt: skip
 """The driver's numbers of element types (CUtensorMapDataType)."""
 
 Write = Callable[[PSeq, Facts], str]
@@ -94,7 +97,7 @@ class KernelWriter:
     write: Write
     tile_lines: Callable[[str], list[str]]
 
-    def text(self, launch: LaunchPlan, symbol: str, parameters: str, maps: Sequence[str]) -> str:
+    def text(self, symbol: str, parameters: str, maps: Sequence[str]) -> str:
         """The __global__ function."""
         spell, variant = self.spell, self.spell.variant
         s = variant.body.body[0]
@@ -112,10 +115,10 @@ class KernelWriter:
         registers = s.gemm.layout.registers
         spell.need_type(s.acc.dtype)
         align = "alignas(16) " if s.acc.dtype.bytes < 4 else ""
-        epilogue, consumer = self.consumer(s, launch, facts)
+        epilogue, consumer = self.consumer(s, facts)
         zero = render("gemm/clear.cu.jinja", c=acc, count=registers, condition="") if s.zero else ""
         pieces = {
-            "counts": self.counts(s, facts), "producer_places": self.places(s, launch, f"{loads}\n{numbers.start}{numbers.stop}"),
+            "counts": self.counts(s, facts), "producer_places": self.places(s, f"{loads}\n{numbers.start}{numbers.stop}"),
             "loads": loads, "consumer_places": consumer, "accumulator": f"{align}{ctype(s.acc.dtype)} {acc}[{registers}];",
             "products": self.products(s, acc), "zero": zero, "epilogue": epilogue, "loop_comment": self.comment(s.spans[0]),
             "gemm_comment": self.comment(s.spans[3]),
@@ -157,9 +160,9 @@ class KernelWriter:
         product = "tiles_x * tiles_y" if len(texts) == 2 else f"tiles_x * tiles_y * {_factor(texts[2])}"
         return f"const int tiles_x = {texts[0]}, tiles_y = {texts[1]}, tiles = {product};"
 
-    def places(self, s: WarpSpecialized, launch: LaunchPlan, used: str) -> str:
+    def places(self, s: WarpSpecialized, used: str) -> str:
         """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
-        names = [self.spell.var(v) for v in launch.launch.block_vars]
+        names = [self.spell.var(v) for v in s.block_vars]
         if len(names) == 1:
             return f"const int {names[0]} = tile;" if _mentions(used, names[0]) else ""
         z = names[2] if len(names) > 2 else ""
@@ -200,7 +203,7 @@ class KernelWriter:
             calls.append(_Call(d, f"a + {p.a >> 4}" if p.a else "a", f"b + {p.b >> 4}" if p.b else "b", flag))
         return render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
 
-    def consumer(self, s: WarpSpecialized, launch: LaunchPlan, facts: Facts) -> tuple[str, str]:
+    def consumer(self, s: WarpSpecialized, facts: Facts) -> tuple[str, str]:
         """The epilogue, and what a tile needs in front: block indices and the author's scalars that it mentions."""
         known = facts
         lets: list[tuple[str, str]] = []
@@ -215,7 +218,7 @@ class KernelWriter:
             if _mentions(used, name):
                 kept.insert(0, text)
                 used += text
-        return epilogue, "\n".join([t for t in (self.places(s, launch, used), *kept) if t])
+        return epilogue, "\n".join([t for t in (self.places(s, used), *kept) if t])
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ class _Store:
     drains: bool
     type: str
     tile: str
+    src: str
     exchange: str
     words: str
     rank: int
@@ -259,10 +263,12 @@ def bulk_store_text(spell: Spelling, s: BulkStore, map_name: str, variant: Varia
     whole = variant.body.body[0]
     assert isinstance(whole, WarpSpecialized)
     m, n, consumers = whole.gemm.m, whole.gemm.n, whole.schedule.consumers
-    for entry in ("stmatrix_x4", "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_store_{len(s.at)}d"):
+    wide = s.src.dtype.bits == s.map.tensor.dtype.bits == 32
+    written = "store_vec" if wide else "stmatrix_x4"
+    for entry in (written, "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_store_{len(s.at)}d"):
         spell.need(entry)
     columns, src = s.staging.columns, spell.buffer(s.src)
-    exchange = {64: "row % 8", 32: "row / 2 % 4", 16: "row / 4 % 2"}[columns]
+    exchange = {128: "row % 8", 64: "row / 2 % 4", 32: "row / 4 % 2"}[s.staging.span]
     row = next(d for d in range(1, len(s.at)) if s.map.box[d] == 64)
     at: list[str] = []
     for d, e in enumerate(s.at):
@@ -279,7 +285,8 @@ def bulk_store_text(spell: Spelling, s: BulkStore, map_name: str, variant: Varia
         "copy/bulk_store.cu.jinja",
         s=_Store(
             m // consumers // 64, n, columns, s.staging.buffers, s.drains and s.staging.buffers > 1, ctype(s.map.tensor.dtype),
-            spell.buffer(s.staging.tile), exchange, _words(spell, src, s.src.dtype, s.map.tensor.dtype), len(s.at), map_name, ", ".join(at),
+            spell.buffer(s.staging.tile), src, exchange, "" if wide else _words(spell, src, s.src.dtype, s.map.tensor.dtype), len(s.at),
+            map_name, ", ".join(at),
         ),
     )  # fmt: skip
 

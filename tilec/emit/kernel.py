@@ -94,7 +94,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
             spell.variables[p] = name
     spell.variables[THREAD] = "thread"
     if variant.tensor_maps:
-        return _hopper_kernel(file, plan, launch, spell)
+        return _hopper_kernel(file, plan, spell)
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
     places = _places(spell, launch)
     body = writer.sequence(variant.body, variant.facts)
@@ -107,7 +107,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     return indent(text)
 
 
-def _hopper_kernel(file: _File, plan: Plan, launch: LaunchPlan, spell: Spelling) -> str:
+def _hopper_kernel(file: _File, plan: Plan, spell: Spelling) -> str:
     """One warp-specialised __global__ function: its tensor maps are parameters in front of the others."""
     sign, variant = signature(plan), spell.variant
     maps = hopper.map_names(variant, list(sign.names.values()))
@@ -116,7 +116,7 @@ def _hopper_kernel(file: _File, plan: Plan, launch: LaunchPlan, spell: Spelling)
     writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
     kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, lambda body: [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)])
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
-    return indent(kernel.text(launch, variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
+    return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
 
 
 def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:

@@ -14,7 +14,7 @@ from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import divisor
-from tilec.diagnostics import Diagnostic
+from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
@@ -26,6 +26,7 @@ from tilec.layout.shared import CHUNK, SharedLayout, Swizzle
 from tilec.plan.access import conjunction, row_strides
 from tilec.plan.barriers import place_barriers
 from tilec.plan.domains import cast, paired, static, static_shape, whole
+from tilec.plan.hopper_join import join_columns
 from tilec.plan.hopper_match import Match, match
 from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Product, Schedule, Staging, TensorMap, WarpGroupGemm
 from tilec.plan.legal import legalise
@@ -80,7 +81,7 @@ RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators
 @dataclass(frozen=True, slots=True)
 class Request:
     """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
-    tensors that the kernel writes, and whether float32 products must not be shortened to TF32."""
+    tensors that the kernel writes, whether float32 products must not be shortened to TF32, and how freely blocks may change."""
 
     launch: Launch
     symbol: str
@@ -88,6 +89,7 @@ class Request:
     written: frozenset[Buffer]
     target: Target
     ieee: bool
+    opt_level: int
 
 
 def plan_hopper(r: Request) -> Variant | str:
@@ -95,6 +97,14 @@ def plan_hopper(r: Request) -> Variant | str:
     found = match(r.launch, r.written, r.ieee)
     if isinstance(found, str):
         return found
+    remarks: tuple[Diagnostic, ...] = ()
+    if r.opt_level >= 3 and static_shape(found.acc) == (128, 128):
+        joined = join_columns(r.launch, found)
+        again = match(joined, r.written, r.ieee) if joined is not None else ""
+        if joined is not None and not isinstance(again, str):
+            text = "two neighbouring blocks of 128x128 are one of 128x256"
+            remarks = (Diagnostic(Severity.REMARK, "TL0506", text, r.launch.span),)
+            r, found = replace(r, launch=joined), again
     m, n = static_shape(found.acc)
     k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
     consumers = _consumers(m, n, found)
@@ -107,7 +117,8 @@ def plan_hopper(r: Request) -> Variant | str:
     operands = _operands(found, k * join, m // consumers, facts)
     if isinstance(operands, str):
         return operands
-    return _Builder(r, found, facts, consumers, join, *operands).variant()
+    out = _Builder(r, found, facts, consumers, join, *operands).variant()
+    return out if isinstance(out, str) else replace(out, remarks=(*remarks, *out.remarks))
 
 
 def _consumers(m: int, n: int, found: Match) -> int | str:
@@ -315,20 +326,21 @@ class _Builder:
         layout = at.layouts.get(src)
         m, n = static_shape(self.found.acc)
         fits = layout is not None and same_map(layout, atoms.warp_group_accumulator(m, n, self.consumers)) and whole(s.src)
-        if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits != 16 or n % 16 or not 2 <= dst.rank <= 5 or dst.view_of is not None:
+        if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits not in (16, 32) or n % 16 or not 2 <= dst.rank <= 5:
             return None
-        if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace:
+        if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace or dst.view_of is not None:
             return None
         walked = paired(s.dst)
         if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
             return None
-        columns = next(w for w in (64, 32, 16) if n % w == 0)
+        span = next(w for w in (128, 64, 32) if n * dst.dtype.bytes % w == 0)
+        columns = span // dst.dtype.bytes
         chunks = m // self.consumers // 64 * (n // columns)
         box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
         buffers = self._buffers(chunks)
         shape = (Const(self.consumers * buffers * 64, INT32), Const(columns, INT32))
-        staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, shape, Scope.SHARED), columns, buffers, columns * 2)
-        return BulkStore(src, TensorMap(dst, box, columns * 2), tuple(reversed(s.dst.starts)), staging, False, s.span)
+        staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, shape, Scope.SHARED), columns, buffers, span)
+        return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), staging, False, s.span)
 
     def _buffers(self, chunks: int) -> int:
         """Chunks of the staging area a consumer: a divisor of all chunks, so that they come round."""
@@ -351,15 +363,16 @@ class _Builder:
         at_more = at_c + staged
         barriers = at_more + extra
         schedule = Schedule(
-            self.consumers, stages, *RULES.registers[self.consumers], RULES.lag if self.consumers == 2 else 0, r.launch.panel or RULES.panel,
-            barriers, barriers + 16 * stages,
+            self.consumers, stages, *RULES.registers[self.consumers], RULES.lag if self.consumers == 2 else 0,
+            r.launch.panel or RULES.panel, barriers, barriers + 16 * stages,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: _ring(self.a, 0, stages), self.b.tile: _ring(self.b, at_b, stages),
         }  # fmt: skip
         for s in stagings:
             rows, columns = static_shape(s.staging.tile)
-            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), 2, columns, _swizzle(s.staging.span)), at_c)
+            item = s.staging.tile.dtype.bytes
+            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), item, columns, _swizzle(s.staging.span)), at_c)
         placements |= {b: replace(t, offset=t.offset + at_more) for b, t in tiles.items()}
         placements |= {b: Registers(f) for b, f in fragments.items()}
         placements[found.acc] = Registers(gemm.layout)
@@ -370,8 +383,8 @@ class _Builder:
         if len(stagings) > 1:
             epilogue = _draining(epilogue)
         body = WarpSpecialized(
-            schedule, gemm, found.acc, self.a, self.b, r.launch.grid, loop.var, start, stop, self.join, zero, setup, epilogue,
-            (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
+            schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, setup,
+            epilogue, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
         out = Variant(
