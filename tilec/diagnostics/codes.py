@@ -88,6 +88,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0504": "A remark of the planner: fewer versions of the tiles than num_stages asks for, or less prefetching, because the block "
         "would not fit otherwise.",
         "TL0505": "A remark of the planner: a kernel for Hopper takes the portable path, and why.",
+        "TL0506": "A remark of the planner: at -O3 neighbouring blocks of a kernel are joined into a larger one.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }
