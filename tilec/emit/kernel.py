@@ -19,7 +19,7 @@ from tilec.emit.manifest import comment, manifest
 from tilec.emit.memory import Spelling, swizzle_period
 from tilec.emit.names import Names
 from tilec.emit.render import indent, render
-from tilec.ir.expr import Buffer, Var
+from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
@@ -135,15 +135,23 @@ def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:
 
 
 def _scratch_lines(spell: Spelling, plan: Plan, body: str) -> list[str]:
-    """Declarations of the scratch tensors that the body mentions, and of their views."""
+    """Declarations of the scratch tensors that the body mentions, and of views of tensors."""
     out: list[str] = []
     for b in list(spell.buffers):
-        if not storage(b).workspace or not _mentions(body, spell.buffer(b)):
+        owner = storage(b)
+        if not (owner.workspace or (b is not owner and b.scope is Scope.GLOBAL)) or not _mentions(body, spell.buffer(b)):
             continue
         spell.need_type(b.dtype)
-        offset = spell.expr(plan.scratch.offsets[storage(b)], spell.facts)
-        place = "workspace" if offset in ("0", "0LL") else f"workspace + {offset}"
-        out.append(f"{ctype(b.dtype)}* const {spell.buffer(b)} = reinterpret_cast<{ctype(b.dtype)}*>({place});")
+        kind = ctype(b.dtype)
+        if not owner.workspace:
+            kind = kind if owner in map(storage, plan.written) else f"const {kind}"
+            place = spell.buffer(owner)
+            pointer = place if b.dtype == owner.dtype else f"reinterpret_cast<{kind}*>({place})"
+        else:
+            offset = spell.expr(plan.scratch.offsets[owner], spell.facts)
+            place = "workspace" if offset in ("0", "0LL") else f"workspace + {offset}"
+            pointer = f"reinterpret_cast<{kind}*>({place})"
+        out.append(f"{kind}* const {spell.buffer(b)} = {pointer};")
     return out
 
 

@@ -60,11 +60,11 @@ def _table(kernels: Iterable[str], host: Iterable[str]) -> list[str]:
     entries = [f'    tilec_describe("{name}", {name}, true),' for name in kernels]
     entries += [f'    tilec_describe("{name}", {name}, false),' for name in host]
     return [
-        'extern "C" __attribute__((visibility("default"))) const tilec_callable* tilec_registered(int* count) {',
+        'extern "C" __attribute__((visibility("default"))) const tilec_callable* tilec_registered(int* tilec_count) {',
         "  static const tilec_callable table[] = {",
         *entries,
         "  };",
-        f"  *count = {len(entries)};",
+        f"  *tilec_count = {len(entries)};",
         "  return table;",
         "}",
     ]

@@ -13,17 +13,21 @@ from tilec.ir.dtypes import (
     FLOAT16,
     FLOAT32,
     FLOAT64,
+    INT8,
+    INT16,
     INT32,
     INT64,
+    UINT8,
+    UINT16,
     UINT32,
     UINT64,
     DType,
 )  # fmt: skip
-from tilec.ir.expr import Buffer, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import Buffer, Expr, Load, Scope, Var, VarKind, const_int
 from tilec.ir.tile import Atomic, Parallel, Region, Seq
 from tilec.language.access import as_expr, buffer_label, element, where
 from tilec.language.arith import binary
-from tilec.language.bind import Entry, refused, works
+from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel, scope_error, tile_statement
 from tilec.language.extents import constant
@@ -32,12 +36,11 @@ from tilec.language.show import describe
 from tilec.language.values import Ref
 
 ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
-_INTS = (INT32, INT64, UINT32, UINT64)
+_INTS = (INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64)
+_NUMBERS = (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 TYPES: dict[str, tuple[DType, ...]] = {
-    "add": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "max": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64),
-    "min": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "and": _INTS, "or": _INTS, "xor": _INTS,
-    "load": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64), "store": (*_INTS, FLOAT16, BFLOAT16, FLOAT32, FLOAT64),
-    "exch": (*_INTS, FLOAT32, FLOAT64), "cas": _INTS,
+    "add": _NUMBERS, "max": _NUMBERS, "min": _NUMBERS, "and": _INTS, "or": _INTS, "xor": _INTS,
+    "load": _NUMBERS, "store": _NUMBERS, "exch": _NUMBERS, "cas": _NUMBERS,
 }  # fmt: skip
 """The element types of each operation."""
 
@@ -70,6 +73,19 @@ def atomic_or(b: Builder, dst: Any, value: Any, memory_order: Any = None, return
 def atomic_xor(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> Expr | None:
     """dst ^= value, indivisibly."""
     return _update(b, "xor", dst, value, memory_order, return_prev)
+
+
+def atomic_exch(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = True) -> Expr:
+    """element = value, indivisibly; gives the value before."""
+    ref = _element(b, "exch", dst)
+    return _emit(b, "exch", ref, (as_expr(b, value, ref.buffer.dtype),), _order(b, memory_order), host_flag(b, return_prev, "return_prev"))
+
+
+def atomic_cas(b: Builder, dst: Any, compare: Any, value: Any, memory_order: Any = None, return_prev: Any = True) -> Expr:
+    """element = value if its bits are those of `compare`, indivisibly; gives the value before."""
+    ref = _element(b, "cas", dst)
+    operands = (as_expr(b, compare, ref.buffer.dtype), as_expr(b, value, ref.buffer.dtype))
+    return _emit(b, "cas", ref, operands, _order(b, memory_order), host_flag(b, return_prev, "return_prev"))
 
 
 def atomic_addx2(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> None:
@@ -173,10 +189,10 @@ def _tile_update(b: Builder, op: str, dst: Any, value: Any, order: str, whole: b
     variables = tuple(Var("ijklmn"[n] if n < 6 else f"i{n}", INT32, VarKind.LOOP, span=b.span) for n in range(len(dims)))
     operand = as_expr(b, value) if source is None else Load(source.buffer, _indices(b, source, variables))
     update = Atomic(op, target.buffer, _indices(b, target, variables), (as_expr(b, operand, target.buffer.dtype),), order, None, b.span)
-    if not dims:
-        b.emit(update)
-        return
-    b.emit(Parallel(variables, tuple(target.extents[d] for d in dims), Seq((update,), b.span), b.span))
+    extents = tuple(target.extents[d] for d in dims)
+    if not dims:  # one element, which is still updated once for the block
+        variables, extents = (Var("i", INT32, VarKind.LOOP, span=b.span),), (const_int(1),)
+    b.emit(Parallel(variables, extents, Seq((update,), b.span), b.span))
 
 
 def _indices(b: Builder, r: Region, variables: tuple[Var, ...]) -> tuple[Expr, ...]:
@@ -187,6 +203,8 @@ def _indices(b: Builder, r: Region, variables: tuple[Var, ...]) -> tuple[Expr, .
 
 ENTRIES: tuple[Entry, ...] = tuple(
     e
-    for fn in (atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_addx2, atomic_addx4, atomic_load, atomic_store)
+    for fn in (
+        atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_addx2, atomic_addx4, atomic_load, atomic_store,
+    )
     for e in works(fn)
-) + refused("use T.atomic_max or T.atomic_add on the element", "atomic_cas", "atomic_exch")
+) + works(atomic_cas) + works(atomic_exch, "atomic_exchange")  # fmt: skip

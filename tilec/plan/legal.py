@@ -25,6 +25,7 @@ from tilec.plan.domains import add, domain_fits, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, infer
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.instructions import choose
+from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.targets import Target
 
 
@@ -86,7 +87,7 @@ def gemm_shape(g: Gemm, ieee: bool) -> GemmShape:
 def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None) -> Legal:
     """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already."""
     remarks: list[Diagnostic] = []
-    body = _expand(body)
+    body = _expand(by_thread(body))
     for _ in range(64):
         stage = _Stage(threads, target, ieee)
         required = {**(fixed or {}), **_choose_gemms(body, stage)}
@@ -97,6 +98,7 @@ def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mappin
             return Legal(body, dict(stage.layouts), stage.gemms, tuple(remarks))
         for old, new in stage.demoted.items():
             body = _move(body, old, new)
+        body = _expand(body)  # what fills a tile that has left the registers
     raise AssertionError("layouts did not settle")
 
 
@@ -295,10 +297,8 @@ def _expand(s: Stmt) -> Stmt:
     match s:
         case Scan():
             return _scan_loops(s)
-        case Fill(dst, value) if dst.buffer.scope is not Scope.FRAGMENT or not whole(dst):
-            variables = tuple(Var("ijklmn"[d % 6], kind=VarKind.LOOP, span=s.span) for d in range(len(dst.extents)))
-            index = tuple(add(start, v) for start, v in zip(dst.starts, variables, strict=True))
-            return Parallel(variables, dst.extents, Store(dst.buffer, index, value, s.span), s.span)
+        case Fill(dst) if dst.buffer.scope is not Scope.FRAGMENT or not whole(dst):
+            return fill_as_parallel(s)
         case _:
             return map_stmt(s, lambda e: e, _expand)
 

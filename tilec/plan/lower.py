@@ -167,10 +167,12 @@ class Lowering:
         once = False
         if isinstance(s, Let) and self.varies(s.value):
             self.varying_vars.add(s.var)
+        if isinstance(s, Atomic) and s.result is not None:
+            self.varying_vars.add(s.result)  # threads come one after another
         if isinstance(s, Store | Atomic):
             self.note_element(s.buffer, s.indices, facts)
             shared = s.buffer.scope in (Scope.GLOBAL, Scope.SHARED)
-            once = shared and uniform and not any(self.varies(e) for e in stmt_exprs(s))
+            once = isinstance(s, Store) and shared and uniform and not any(self.varies(e) for e in stmt_exprs(s))
         if isinstance(s, Print):
             once = s.once
         return PScalar(s, once)
