@@ -273,7 +273,7 @@ def test_atomics_on_tiles() -> None:
 
 def test_atomic_errors() -> None:
     b = kernel_builder()
-    assert refused(b, "atomic_add", Ref(tensor("A", 8, dtype=INT8), (0,)), 1).code == "TL0340"
+    assert refused(b, "atomic_add", Ref(tensor("A", 8, dtype=BOOL), (0,)), 1).code == "TL0340"
     assert refused(b, "atomic_or", Ref(tensor("A", 8, dtype=FLOAT32), (0,)), 1).code == "TL0340"
     assert refused(b, "atomic_add", Ref(fragment(b, 8), (0,)), 1).code == "TL0322"
     assert refused(b, "atomic_add", Ref(tensor("A", 8, dtype=INT32), (0,)), 1, memory_order="strict").code == "TL0206"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
 from tilec.emit.memory import Spelling
+from tilec.emit.prelude import atomic_entry
 from tilec.emit.render import render
 from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Expr
@@ -13,16 +14,28 @@ from tilec.ir.tile import Atomic, Print, Trap
 
 def atomic_text(spell: Spelling, s: Atomic, facts: Facts) -> str:
     """An atomic update of one element, dropped out of range; its old value where the author wants it."""
-    function = f"atomic_{s.op}"
-    spell.need(function)
-    operands = ", ".join([f"&{spell.place(s.buffer, s.indices, facts)}", *(spell.expr(e, facts) for e in s.operands)])
-    call = f"{function}({operands})"
+    spell.need(atomic_entry(s.op, s.buffer.dtype.name))
+    place, kind = spell.place(s.buffer, s.indices, facts), ctype(s.buffer.dtype)
+
+    def operand(e: Expr) -> str:  # C computes narrow integers as int, and the functions are chosen by type
+        return f"static_cast<{kind}>({spell.expr(e, facts)})" if e.dtype.is_int and e.dtype.bits < 32 else spell.expr(e, facts)
+
+    call = f"atomic_{s.op}({', '.join([f'&{place}', *map(operand, s.operands)])})"
     checks = spell.checks(s.buffer, s.indices)
+    before, after = _fences(s)
     if s.result is None:
-        return render("parallel/if.cu.jinja", cond=spell.tests(checks, facts), then=f"{call};", orelse="") if checks else f"{call};"
-    kind = ctype(s.result.dtype)
+        text = f"{before}{call};{after}"
+        return render("parallel/if.cu.jinja", cond=spell.tests(checks, facts), then=text, orelse="") if checks else text
     value = f"{spell.tests(checks, facts)} ? {call} : {kind}{{}}" if checks else call
-    return f"const {kind} {spell.var(s.result)} = {value};"
+    return f"{before}const {kind} {spell.var(s.result)} = {value};{after}"
+
+
+def _fences(s: Atomic) -> tuple[str, str]:
+    """What stands in front of and behind an atomic of a memory order; loads acquire and stores release by themselves."""
+    before = s.order in ("release", "acq_rel", "seq_cst") and s.op != "store"
+    after = s.order in ("acquire", "consume", "acq_rel", "seq_cst") and s.op != "load"
+    strict = s.order == "seq_cst" and s.op in ("load", "store")
+    return "__threadfence();\n" if before or strict else "", "\n__threadfence();" if after or strict else ""
 
 
 def c_string(text: str) -> str:

@@ -14,7 +14,7 @@ from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, For, Gemm, Parallel, Stmt, Store
+from tilec.ir.tile import Alloc, Atomic, For, Gemm, Parallel, Stmt, Store
 from tilec.ir.visit import buffers_of, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
@@ -239,7 +239,8 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
 
 
 def _uses_threads(body: Stmt) -> bool:
-    return any(
+    """True when threads can come to hold different values outside of parallel loops."""
+    return any(isinstance(s, Atomic) and s.result is not None for s in walk_stmt(body)) or any(
         isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(body) for root in stmt_exprs(s) for e in walk_expr(root)
     )
 

@@ -15,7 +15,7 @@ from tilec.reference.errors import MeaningError
 from tilec.reference.evaluate import State, evaluate
 from tilec.reference.masks import Mask
 from tilec.reference.memory import PRIVATE
-from tilec.reference.values import Array, Value, binary, np_dtype, widen
+from tilec.reference.values import Array, Value, binary, np_dtype
 
 _UPDATES = ("add", "max", "min", "and", "or", "xor")
 
@@ -77,7 +77,8 @@ def _updated(s: Atomic, old: Value, operands: list[Value]) -> Value:
         case "load":
             return old
         case "cas":
-            same = widen(old) == widen(operands[0]) if s.buffer.dtype.is_float else old == operands[0]
+            raw = f"u{np_dtype(s.buffer.dtype).itemsize}"
+            same = np.asarray(old).view(raw) == np.asarray(operands[0]).view(raw)
             return np.asarray(np.where(same, operands[1], old)).astype(np_dtype(s.buffer.dtype))
         case _:
             return operands[0]
