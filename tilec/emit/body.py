@@ -24,6 +24,7 @@ from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
 from tilec.emit.rows import rows_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
+from tilec.emit.unused import without_unused
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Const, Expr, Scope
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
@@ -64,16 +65,30 @@ class BodyWriter:
     _last: tuple[str, int] = ("", 0)
 
     def sequence(self, seq: PSeq, facts: Facts) -> str:
-        """Statements in order; what a Let says is known to those that follow."""
-        out: list[str] = []
+        """Statements in order, without declarations that none of them uses."""
+        return "\n".join(without_unused(self.parts(seq, facts)))
+
+    def parts(self, seq: PSeq, facts: Facts) -> list[tuple[str, str | None]]:
+        """Statements in order with the names they declare; what a Let says is known to those that follow."""
+        out: list[tuple[str, str | None]] = []
         for s in seq.body:
             text = self.statement(s, facts)
+            leaf = _only_leaf(s)
             if text:
-                out.append(text)
-            leaf = _let(s)
-            if leaf is not None:
+                out.append((text, self.declared(leaf)))
+            if isinstance(leaf, Let):
                 facts = facts.with_let(leaf.var, leaf.value)
-        return "\n".join(out)
+        return out
+
+    def declared(self, s: Leaf | None) -> str | None:
+        """The C name that a statement brings into being and nothing else; None for statements with an effect."""
+        match s:
+            case Let(var, _):
+                return self.spell.var(var)
+            case Alloc(buffer) if buffer.scope is not Scope.SHARED:
+                return self.spell.buffer(buffer)
+            case _:
+                return None
 
     def statement(self, s: PStmt, facts: Facts) -> str:
         """One statement; what it declares in braces of its own is forgotten behind it."""
@@ -85,11 +100,13 @@ class BodyWriter:
     def _statement(self, s: PStmt, facts: Facts) -> str:
         match s:
             case PSeq():
-                return self.sequence(s, facts)
+                return "\n".join(t for t, _ in self.parts(s, facts))
             case Stepped(span, body):
                 return self.stepped(span, body, facts)
             case PScalar(leaf, once):
                 text = self.leaf(leaf, facts)
+                if text and (mark := self.spell.mark(leaf.span)):
+                    text = f"{mark}\n{text}"
                 return render("parallel/if.cu.jinja", cond="thread == 0", then=text, orelse="") if once and text else text
             case PFor():
                 return self.counted(s, facts)
@@ -128,7 +145,7 @@ class BodyWriter:
         here = (span.file, span.line)
         lead = self.comment(span) if span.line > 0 and here != self._last else ""
         self._last = here
-        text = self.sequence(body, facts)
+        text = "\n".join(t for t, _ in self.parts(body, facts))
         return f"{lead}\n{text}" if lead and text else text
 
     # ---- scalars ---------------------------------------------------------------------------------------------------
@@ -307,11 +324,10 @@ class BodyWriter:
         return GemmInPipeline(s.plan, side(s.a), side(s.b), self.spell.buffer(s.c.buffer), self.clear(s, facts), self.comment(span))
 
 
-def _let(s: PStmt) -> Let | None:
+def _only_leaf(s: PStmt) -> Leaf | None:
+    """The scalar statement that a planned statement is."""
     match s:
-        case Stepped(_, PSeq((PScalar(Let() as leaf),))):
-            return leaf
-        case PScalar(Let() as leaf):
+        case Stepped(_, PSeq((PScalar(leaf, _),))) | PScalar(leaf, _):
             return leaf
         case _:
             return None

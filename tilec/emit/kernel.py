@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from tilec.emit.manifest import comment, manifest
 from tilec.emit.memory import Spelling, swizzle_period
 from tilec.emit.names import Names
 from tilec.emit.render import indent, render
+from tilec.emit.unused import mentions
 from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
@@ -52,10 +52,14 @@ class _File:
         text = _layout_function(function, tile, layout)
         return self.layouts.setdefault(function, text) == text
 
+    def mark(self, span: Span) -> str:
+        """The #line of a place, where the user asked for them."""
+        return f'#line {span.line} "{_escaped(span.file)}"' if self.options.line_directives and span.line > 0 else ""
+
     def comment(self, span: Span) -> str:
         """The line that names the source of a statement."""
         if self.options.line_directives:
-            return f'#line {span.line} "{_escaped(span.file)}"'
+            return self.mark(span)
         where = f"// {_base(span.file)}:{span.line}"
         if span.file != self.options.file or not 0 < span.line <= len(self.options.source):
             return where
@@ -72,9 +76,10 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     if exact:
         launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
     target = min((p.target for p in plans), key=lambda t: t.number)
+    selected = prelude.select(sorted(file.needs))
     text = render(
         "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
-        target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=prelude.select(sorted(file.needs)),
+        target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected, ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels),
         layouts=list(file.layouts.values()), kernels=kernels, launchers=launchers,
         exact=target.name if exact else "",
     )  # fmt: skip
@@ -86,7 +91,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     sign = signature(plan)
     reserved = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries()) | set(sign.names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
-    spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts)
+    spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts, file.mark)
     for p, name in sign.names.items():
         if isinstance(p, Buffer):
             spell.buffers[p] = name
@@ -96,10 +101,11 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     if variant.tensor_maps:
         return _hopper_kernel(file, plan, spell)
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
-    places = _places(spell, launch)
+    for v in (*launch.launch.block_vars, *launch.launch.thread_vars):
+        spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = _thread_lines(body, launch) + [text for word, text in places if word in body or not word] + _scratch_lines(spell, plan, body)
+    lines = _thread_lines(body, launch) + _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
         tiles=tiles, places=lines, body=body,
@@ -139,7 +145,7 @@ def _scratch_lines(spell: Spelling, plan: Plan, body: str) -> list[str]:
     out: list[str] = []
     for b in list(spell.buffers):
         owner = storage(b)
-        if not (owner.workspace or (b is not owner and b.scope is Scope.GLOBAL)) or not _mentions(body, spell.buffer(b)):
+        if not (owner.workspace or (b is not owner and b.scope is Scope.GLOBAL)) or not mentions(body, spell.buffer(b)):
             continue
         spell.need_type(b.dtype)
         kind = ctype(b.dtype)
@@ -168,39 +174,32 @@ def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
     x, y, z = launch.threads
     number = "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
     parts = []
-    if any(_mentions(body, w) for w in ("thread", "warp", "lane")):
+    if any(mentions(body, w) for w in ("thread", "warp", "lane")):
         parts.append(f"thread = {number}")
-    if _mentions(body, "warp"):
+    if mentions(body, "warp"):
         parts.append("warp = thread / 32")
-    if _mentions(body, "lane"):
+    if mentions(body, "lane"):
         parts.append("lane = thread % 32")
     return [f"const int {', '.join(parts)};"] if parts else []
 
 
-def _mentions(text: str, word: str) -> bool:
-    code = re.sub(r"//.*", "", text)
-    return re.search(rf"\b{word}\b", code) is not None
-
-
-def _places(spell: Spelling, launch: LaunchPlan) -> list[tuple[str, str]]:
-    """(word, declaration) of block and thread indices; a declaration is used when the body mentions its word."""
-    out: list[tuple[str, str]] = []
-    names = [spell.var(v) for v in launch.launch.block_vars]
-    if launch.panel and len(names) >= 2:
-        out.append(("", render("kernel/raster.cu.jinja", panel=launch.panel, x=names[0], y=names[1])))
-        names_left = list(enumerate(names))[2:]
-    else:
-        names_left = list(enumerate(names))
-    out += [(n, f"const int {n} = blockIdx.{AXES[axis]};") for axis, n in names_left]
-    for v in launch.launch.thread_vars:
-        out.append((spell.var(v), f"const int {spell.var(v)} = threadIdx.{AXES[v.axis]};"))
+def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
+    """Declarations of the block and thread indices that the body mentions."""
+    blocks = [(axis, spell.var(v)) for axis, v in enumerate(launch.launch.block_vars)]
+    used = [(axis, n) for axis, n in blocks if mentions(body, n)]
+    out: list[str] = []
+    if launch.panel and used[:2] == blocks[:2] and len(used) > 1:
+        out.append(render("kernel/raster.cu.jinja", panel=launch.panel, x=blocks[0][1], y=blocks[1][1]))
+        used = used[2:]
+    out += [f"const int {n} = blockIdx.{AXES[axis]};" for axis, n in used]
+    out += [f"const int {spell.var(v)} = threadIdx.{AXES[v.axis]};" for v in launch.launch.thread_vars if mentions(body, spell.var(v))]
     return out
 
 
 def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
     """Declarations of the shared tiles that the body mentions; a view points into the tile whose bytes it looks at."""
     placed = {b: p for b, p in variant.placements.items() if isinstance(p, SharedTile)}
-    used = [b for b in placed if _mentions(body, spell.buffer(b))]
+    used = [b for b in placed if mentions(body, spell.buffer(b))]
     owners = dict.fromkeys(storage(b) for b in used)
     views = [b for b in used if storage(b) is not b]
     out: list[str] = []

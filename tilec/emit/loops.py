@@ -17,6 +17,7 @@ from tilec.analysis.ranges import bounds
 from tilec.emit.cliteral import ctype
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
+from tilec.emit.unused import mentions
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Atomic, Print, Store
@@ -68,7 +69,7 @@ class LoopWriter:
         else:
             with spell.meaning(digits):
                 body = self.inner.sequence(_once(s.body, s.once), inside)
-        return render("parallel/loop.cu.jinja", loops=levels, values=values, guard=guard, body=body)
+        return nest(levels, values, guard, body)
 
     def levels(
         self, how: FragmentLayout | Spread, digits: tuple[Var, ...], vector: int, unroll: bool, facts: Facts
@@ -157,6 +158,8 @@ class LoopWriter:
         else:
             moved = self.element_meaning(s, digits, element)
             for x in stores:
+                if mark := spell.mark(x.span):
+                    each.append(mark)
                 each.append(self.element_store(x, s.vector, element, moved, digits, facts, before, after, once))
         spell.vectors = saved
         return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(each), after=after)
@@ -252,7 +255,13 @@ class LoopWriter:
             src=spell.address(s.src, s.src_index, inside), valid=valid,
         )  # fmt: skip
         guard = "" if s.guard is None else spell.expr(s.guard, known)
-        return render("parallel/loop.cu.jinja", loops=levels, values=values, guard=guard, body=body)
+        return nest(levels, values, guard, body)
+
+
+def nest(levels: list[Level], values: list[str], guard: str, body: str) -> str:
+    """Loops around `body`, with those of `values` (`name = text`) that it or the guard mentions."""
+    used = [v for v in values if mentions(f"{guard};\n{body}", v.partition(" = ")[0])]
+    return render("parallel/loop.cu.jinja", loops=levels, values=used, guard=guard, body=body)
 
 
 def _plain_copy(s: Store, spell: Spelling) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tilec.analysis.facts import Facts
 from tilec.analysis.simplify import simplify
+from tilec.diagnostics import Span
 from tilec.emit.cexpr import CWriter
 from tilec.emit.cliteral import ctype
 from tilec.emit.names import Names
@@ -31,7 +32,7 @@ class Spelling:
     """Names and element texts of one kernel body.
 
     `define(function, tile, layout)` adds a layout function to the file; it is false when the name has another meaning there.
-    `stages` holds the C text of the version in use of a tile with several; `vectors` the loaded vector of a wide access;
+    `mark` gives the #line of a place, "" unless the user asked for it. `stages` holds the C text of the version in use of a tile with several; `vectors` the loaded vector of a wide access;
     `renamed` the text that stands for a variable for a while, `tested` the bounds checks that have been made already.
     """
 
@@ -41,6 +42,7 @@ class Spelling:
     define: Callable[[str, str, SharedLayout], bool]
     fast_math: bool
     facts: Facts
+    mark: Callable[[Span], str] = field(default=lambda span: "")
     variables: dict[Var, str] = field(default_factory=dict)
     buffers: dict[Buffer, str] = field(default_factory=dict)
     stages: dict[Buffer, str] = field(default_factory=dict)

@@ -63,6 +63,15 @@ def select(names: Iterable[str]) -> str:
     return "\n".join([*(entry.text for name, entry in table.items() if name in wanted), *(written[name] for name in sorted(written))])
 
 
+_AMPERE = ("cp.async", "mma.sync", "bf16", "cvt.rn.f16x2", "mbarrier", "wgmma")
+"""What the text of an entry holds when it needs sm_80 or newer."""
+
+
+def needs_ampere(text: str) -> bool:
+    """True when entries' text has an instruction that older architectures lack."""
+    return any(word in text for word in _AMPERE)
+
+
 def _written(name: str) -> str:
     """The text of an entry that no file holds but a template writes: the products of warp groups."""
     from tilec.emit import wgmma
