@@ -25,7 +25,7 @@ SOURCE = '''import tilelang.language as T
 {sizes}
 
 @T.prim_func
-def gemm(A: T.Tensor((M, K), "{dtype}"), B: T.Tensor({b_shape}, "{dtype}"), C: T.Tensor((M, N), "{dtype}"){more}):
+def gemm(A: T.Tensor((M, K), "{dtype}"), B: T.Tensor({b_shape}, "{dtype}"), C: T.Tensor((M, N), "{out}"){more}):
     with T.Kernel(T.ceildiv(N, {bn}), T.ceildiv(M, {bm}), threads=256) as (bx, by):
         A_s = T.alloc_shared(({bm}, {bk}), "{dtype}")
         B_s = T.alloc_shared({b_tile}, "{dtype}")
@@ -44,14 +44,16 @@ BIAS_RELU = """        for i, j in T.Parallel({bm}, {bn}):
 
 
 def kernel(bm: int, bn: int, bk: int = 64, nk: bool = False, **more: Any) -> dict[str, Any]:
-    """A kernel to compile: tile, whether B is [N,K], and dtype, acc, k (a fixed K), relu."""
-    return {"bm": bm, "bn": bn, "bk": bk, "nk": nk, "dtype": "float16", "acc": "float32", "k": None, "relu": False, **more}
+    """A kernel to compile: tile, whether B is [N,K], and dtype, out, acc, k (a fixed K), relu, level (-O)."""
+    plain = {"bm": bm, "bn": bn, "bk": bk, "nk": nk, "dtype": "float16", "acc": "float32", "k": None, "relu": False, "level": 2, **more}
+    return {"out": plain["dtype"], **plain}
 
 
 def name_of(k: dict[str, Any]) -> str:
     """The name of a kernel's files."""
     parts = [f"{k['bm']}x{k['bn']}x{k['bk']}", "nk" if k["nk"] else "kn", k["dtype"], k["acc"]]
-    return "_".join([*parts, *([f"K{k['k']}"] if k["k"] else []), *(["relu"] if k["relu"] else [])])
+    flags = {f"K{k['k']}": k["k"], "relu": k["relu"], "O3": k["level"] == 3}
+    return "_".join([*parts, *(flag for flag, given in flags.items() if given)])
 
 
 def both(bm: int, bn: int, bk: int = 64, **more: Any) -> list[dict[str, Any]]:
@@ -82,6 +84,14 @@ RIGHT: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
     )
     for shape in shapes
 ]  # fmt: skip
+EIGHT_BIT = {"bk": 128, "nk": True}
+TYPES = [
+    *both(128, 256, dtype="bfloat16"), kernel(128, 256, 32, True, dtype="float32"),
+    kernel(128, 256, dtype="float8_e4m3", out="bfloat16", **EIGHT_BIT),
+    kernel(128, 256, dtype="int8", acc="int32", out="int32", **EIGHT_BIT), *both(128, 128, 32, acc="float16"),
+    *both(128, 128, 32, acc="float16", level=3), *both(256, 256, 64, acc="float16"),
+]  # fmt: skip
+"""Other types at 8192 x 8192 x 8192, and float16 accumulators: an article's 128x128x32 tiles at -O2 and -O3."""
 
 
 def prepare(folder: Path) -> None:
@@ -99,9 +109,9 @@ def prepare(folder: Path) -> None:
         text = SOURCE.format(
             sizes=sizes, b_shape="(N, K)" if nk else "(K, N)", b_tile=f"({bn}, {bk})" if nk else f"({bk}, {bn})",
             b_place=f"B[bx * {bn}, ko * {bk}]" if nk else f"B[ko * {bk}, bx * {bn}]", more=more,
-            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "", **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "acc")},
+            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "", **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "out", "acc")},
         )  # fmt: skip
-        done = compile_source(Options(f"{name}.py", text.encode(), target))
+        done = compile_source(Options(f"{name}.py", text.encode(), target, opt_level=k["level"]))
         if not done.plans[0].launches[0].variants[0].tensor_maps:
             raise SystemExit(f"{name} does not take the Hopper path: {[d.message for d in done.diagnostics]}")
         (folder / f"{name}.cu").write_text(done.cu, encoding="utf-8")
@@ -109,17 +119,18 @@ def prepare(folder: Path) -> None:
 
 def all_kernels() -> dict[str, dict[str, Any]]:
     """Every kernel by name."""
-    return {name_of(k): k for _, kernels in (*SPEED, *RIGHT) for k in kernels}
+    return {name_of(k): k for _, kernels in (*SPEED, *RIGHT, ((), TYPES)) for k in kernels}
 
 
 class Built:
     """A kernel as a shared library; `problem` is what ptxas said against it."""
 
-    def __init__(self, folder: Path, name: str, k: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, name: str, k: dict[str, Any], source: Path | None = None) -> None:
         self.name, self.k = name, k
         library = folder / f"{name}.so"
         command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v"]
-        done = subprocess.run([*command, "-o", str(library), str(folder / f"{name}.cu")], capture_output=True, text=True, check=False)
+        command += [f"-DB_NK={int(k['nk'])}", "-o", str(library), str(source or folder / f"{name}.cu")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{name}\n{done.stderr}")
         self.log = done.stderr
@@ -202,6 +213,9 @@ def speed(built: dict[str, Built], pause: float, rounds: int) -> list[dict[str, 
             for k in kernels:
                 if k["nk"] == nk:
                     one = built[name_of(k)]
+                    if k["bn"] == 256 and not k["k"]:
+                        peer = built[f"peer_{'nk' if nk else 'kn'}"]
+                        contenders[peer.name] = [peer.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
                     contenders[one.name] = [one.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
         flop = 2.0 * m * n * depth
         reps = max(sets, min(64, int(1e12 / flop)))
@@ -217,6 +231,53 @@ def speed(built: dict[str, Built], pause: float, rounds: int) -> list[dict[str, 
             print(f"{m}x{n}x{depth:6d}  {name:34s} {tf:7.1f} TF  {ratio:6.3f}", flush=True)
         del contenders, held
     return out
+
+
+def types(built: dict[str, Built], rounds: int) -> list[dict[str, Any]]:
+    """TYPES beside cuBLAS at 8192 x 8192 x 8192, each with its error against float64 (or exact integers) at 1024 rows."""
+    import torch
+
+    out = []
+    n = 8192
+    for k in TYPES:
+        one = built[name_of(k)]
+        kind = torch.float8_e4m3fn if k["dtype"] == "float8_e4m3" else getattr(torch, k["dtype"])
+
+        def fresh(kind: Any = kind) -> Any:
+            if kind == torch.int8:
+                return torch.randint(-128, 128, (n, n), dtype=kind, device="cuda")
+            return torch.randn(n, n, dtype=torch.float32, device="cuda").to(kind)
+
+        a, b = [fresh() for _ in range(2)], [fresh() for _ in range(2)]
+        c = [torch.empty(n, n, dtype=getattr(torch, k["out"]), device="cuda") for _ in range(2)]
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cuda.matmul.allow_fp16_accumulation = k["acc"] == "float16"
+        mine = [one.launcher([a[i], b[i], c[i]], {"M": n, "N": n, "K": n}) for i in range(2)]
+        mine[0]()
+        right = (b[0].t() if k["nk"] else b[0]).double()
+        exact = a[0][:1024].double() @ right
+        error = ((c[0][:1024].double() - exact).norm() / exact.norm()).item()
+        theirs = [_library(k, a[i], b[i], torch.empty_like(c[i])) for i in range(2)]
+        times = _race({"cuBLAS": theirs, one.name: mine}, 2, 4, rounds, 0.0)
+        tf = {name: 2.0 * n**3 / ms / 1e9 for name, ms in times.items()}
+        ratio = tf[one.name] / tf["cuBLAS"]
+        row = {"name": one.name, "tf": round(tf[one.name], 1), "cublas": round(tf["cuBLAS"], 1), "ratio": round(ratio, 3)}
+        out.append({**row, "error": error})
+        torch.backends.cuda.matmul.allow_fp16_accumulation = False
+        print(f"{row['name']:44s} {row['tf']:7.1f} TF, cuBLAS {row['cublas']:7.1f}  {row['ratio']:6.3f}  error {error:.1e}", flush=True)
+    return out
+
+
+def _library(k: dict[str, Any], a: Any, b: Any, c: Any) -> Any:
+    """What torch does for a product of these types."""
+    import torch
+
+    if k["dtype"] == "int8":
+        return lambda: torch._int_mm(a, b.t(), out=c)
+    if k["dtype"].startswith("float8"):
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=c)
+    return _matmul(a, b.t() if k["nk"] else b, c)
 
 
 def _matmul(a: Any, b: Any, c: Any) -> Any:
@@ -260,16 +321,19 @@ def measure(folder: Path, rounds: int, out: Path | None) -> int:
     """Builds, checks and times."""
     import torch
 
-    kernels = all_kernels()
+    peer = Path(__file__).resolve().parent / "peers" / "gemm_sm90.cu"
+    work: list[tuple[str, dict[str, Any], Path | None]] = [(name, k, None) for name, k in all_kernels().items()]
+    work += [(f"peer_{name}", kernel(128, 256, 64, name == "nk"), peer) for name in ("nk", "kn")]
     with ThreadPoolExecutor(16) as pool:
-        built = {b.name: b for b in pool.map(lambda item: Built(folder, *item), kernels.items())}
+        built = {b.name: b for b in pool.map(lambda item: Built(folder, *item), work)}
     print(torch.cuda.get_device_name(), torch.__version__, flush=True)
     for b in built.values():
         hopper = b.log[b.log.find("'gemm'") :] if "'gemm'" in b.log else b.log
         first = [line.strip() for line in hopper.splitlines() if "registers" in line or "spill" in line][:2]
         print(f"{b.name:40s} {' '.join(first)}", flush=True)
     failures = check(built)
-    tables = {"sustained": speed(built, 0.0, rounds), "burst": speed(built, 0.02, rounds)}
+    others = types(built, rounds)
+    tables = {"types": others, "sustained": speed(built, 0.0, rounds), "burst": speed(built, 0.02, rounds)}
     if out is not None:
         out.write_text(json.dumps(tables, indent=1), encoding="utf-8")
     return 1 if failures else 0
