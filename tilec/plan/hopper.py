@@ -174,14 +174,15 @@ def _operands(found: Match, k: int, rows: int, facts: Facts) -> tuple[Operand, O
     g = found.gemm
     out: list[Operand] = []
     for copy, k_major, group_rows in ((found.copies[0], not g.trans_a, rows), (found.copies[1], g.trans_b, 0)):
-        one = _operand(copy, k_major, k, group_rows, found.resolved, facts)
+        one = operand_of(copy, k_major, k, group_rows, found.resolved, facts)
         if isinstance(one, str):
             return one
         out.append(one)
     return out[0], out[1]
 
 
-def _operand(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
+def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
+    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it."""
     tile, source = copy.dst.buffer, copy.src.buffer
     item = tile.dtype.bytes
     shape = static_shape(tile)
@@ -282,7 +283,7 @@ class _Builder:
         facts = self.facts.with_range(THREAD, 0, threads - 1)
         for s in found.lets:
             facts = facts.with_let(s.var, s.value)
-        epilogue = Seq(self._simple_epilogue(), launch.span)
+        epilogue = Seq(direct_stores(self.found.epilogue), launch.span)
         legal = legalise(epilogue, threads, self.r.target, self.r.ieee, {found.acc: layout})
         layouts = tile_layouts(shared_buffers(legal.body), frozenset())
         setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, self._alignment, legal.body, 1)
@@ -303,48 +304,10 @@ class _Builder:
     def _alignment(self, _: Buffer) -> int:
         return CHUNK
 
-    def _simple_epilogue(self) -> tuple[Stmt, ...]:
-        """The epilogue with a trip through a tile of its own cut short: acc to C_s to C is acc to C when the types allow."""
-        stmts = list(self.found.epilogue)
-        copies = [s for s in stmts if isinstance(s, Copy)]
-        for first, second in pairwise(copies):
-            tile = first.dst.buffer
-            through = tile.scope is Scope.SHARED and second.src.buffer is tile and whole(first.dst) and whole(second.src)
-            others = [s for s in stmts if s is not first and s is not second and not isinstance(s, Alloc)]
-            if not through or tile.view_of is not None or tile.dtype != second.dst.buffer.dtype or not whole(first.src):
-                continue
-            reads, writes = touched(others)
-            if storage(tile) in reads | writes:
-                continue
-            direct = replace(second, src=first.src)
-            return tuple(direct if s is second else s for s in stmts if s is not first and not (isinstance(s, Alloc) and s.buffer is tile))
-        return tuple(stmts)
-
     def bulk_store(self, s: Copy, at: Setting, facts: Facts) -> BulkStore | None:
         """The copy of a whole fragment with the accumulator's map to a box of a tensor, as a store of the copy engine."""
-        src, dst = s.src.buffer, s.dst.buffer
-        layout = at.layouts.get(src)
         m, n = static_shape(self.found.acc)
-        fits = layout is not None and same_map(layout, atoms.warp_group_accumulator(m, n, self.consumers)) and whole(s.src)
-        if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits not in (16, 32) or n % 16 or not 2 <= dst.rank <= 5:
-            return None
-        if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace or dst.view_of is not None:
-            return None
-        walked = paired(s.dst)
-        if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
-            return None
-        span = next(w for w in (128, 64, 32) if n * dst.dtype.bytes % w == 0)
-        columns = span // dst.dtype.bytes
-        chunks = m // self.consumers // 64 * (n // columns)
-        box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
-        buffers = self._buffers(chunks)
-        shape = (Const(self.consumers * buffers * 64, INT32), Const(columns, INT32))
-        staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, shape, Scope.SHARED), columns, buffers, span)
-        return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), staging, False, s.span)
-
-    def _buffers(self, chunks: int) -> int:
-        """Chunks of the staging area a consumer: a divisor of all chunks, so that they come round."""
-        return next((count for count in RULES.chunks if chunks % count == 0), 1)
+        return bulk_store_of(s, at.layouts.get(s.src.buffer), (m, n), self.consumers, facts)
 
     def _assemble(
         self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], setup: PSeq, epilogue: PSeq, lowering: _Epilogue,
@@ -367,12 +330,12 @@ class _Builder:
             r.launch.panel or RULES.panel, barriers, barriers + 16 * stages,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
-            self.a.tile: _ring(self.a, 0, stages), self.b.tile: _ring(self.b, at_b, stages),
+            self.a.tile: ring_of(self.a, 0, stages), self.b.tile: ring_of(self.b, at_b, stages),
         }  # fmt: skip
         for s in stagings:
             rows, columns = static_shape(s.staging.tile)
             item = s.staging.tile.dtype.bytes
-            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), item, columns, _swizzle(s.staging.span)), at_c)
+            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), item, columns, span_swizzle(s.staging.span)), at_c)
         placements |= {b: replace(t, offset=t.offset + at_more) for b, t in tiles.items()}
         placements |= {b: Registers(f) for b, f in fragments.items()}
         placements[found.acc] = Registers(gemm.layout)
@@ -389,9 +352,50 @@ class _Builder:
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
         out = Variant(
             r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, schedule.take, (),
-            threads=(schedule.threads, 1, 1), grid=_grid(r.launch), tensor_maps=maps,
+            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
         )  # fmt: skip
-        return replace(out, when=_condition(out, r.divisors), remarks=remarks)
+        return replace(out, when=condition_of(out, r.divisors), remarks=remarks)
+
+
+def direct_stores(epilogue: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """An epilogue with a trip through a tile of its own cut short: acc to C_s to C is acc to C when the types allow."""
+    stmts = list(epilogue)
+    copies = [s for s in stmts if isinstance(s, Copy)]
+    for first, second in pairwise(copies):
+        tile = first.dst.buffer
+        through = tile.scope is Scope.SHARED and second.src.buffer is tile and whole(first.dst) and whole(second.src)
+        others = [s for s in stmts if s is not first and s is not second and not isinstance(s, Alloc)]
+        if not through or tile.view_of is not None or tile.dtype != second.dst.buffer.dtype or not whole(first.src):
+            continue
+        reads, writes = touched(others)
+        if storage(tile) in reads | writes:
+            continue
+        direct = replace(second, src=first.src)
+        return tuple(direct if s is second else s for s in stmts if s is not first and not (isinstance(s, Alloc) and s.buffer is tile))
+    return tuple(stmts)
+
+
+def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int], consumers: int, facts: Facts) -> BulkStore | None:
+    """The copy of a whole fragment, held as `consumers` warp groups hold an accumulator of `shape`, to a box of a tensor."""
+    src, dst = s.src.buffer, s.dst.buffer
+    m, n = shape
+    fits = layout is not None and same_map(layout, atoms.warp_group_accumulator(m, n, consumers)) and whole(s.src)
+    if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits not in (16, 32) or n % 16 or not 2 <= dst.rank <= 5:
+        return None
+    if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace or dst.view_of is not None:
+        return None
+    walked = paired(s.dst)
+    if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
+        return None
+    span = next(w for w in (128, 64, 32) if n * dst.dtype.bytes % w == 0)
+    columns = span // dst.dtype.bytes
+    chunks = m // consumers // 64 * (n // columns)
+    box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
+    # A divisor of all chunks, so that they come round.
+    buffers = next((count for count in RULES.chunks if chunks % count == 0), 1)
+    area = (Const(consumers * buffers * 64, INT32), Const(columns, INT32))
+    staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, area, Scope.SHARED), columns, buffers, span)
+    return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), staging, False, s.span)
 
 
 def _bytes(tile: Buffer) -> int:
@@ -399,16 +403,16 @@ def _bytes(tile: Buffer) -> int:
     return rows * columns * tile.dtype.bytes
 
 
-def _swizzle(span: int) -> Swizzle:
+def span_swizzle(span: int) -> Swizzle:
     """The exchange of chunks that the copy engine does over `span` bytes."""
     return Swizzle(span // CHUNK - 1, 3)
 
 
-def _ring(o: Operand, offset: int, stages: int) -> SharedTile:
+def ring_of(o: Operand, offset: int, stages: int) -> SharedTile:
     """The versions of an operand, as blocks of rows of `span` bytes."""
     per = o.span // o.tile.dtype.bytes
     rows = o.elements // per
-    return SharedTile(SharedLayout((rows, per), o.tile.dtype.bytes, per, _swizzle(o.span)), offset, stages)
+    return SharedTile(SharedLayout((rows, per), o.tile.dtype.bytes, per, span_swizzle(o.span)), offset, stages)
 
 
 def _draining(s: PSeq) -> PSeq:
@@ -471,7 +475,7 @@ def shared_buffers(body: Stmt) -> list[Buffer]:
     return list(found)
 
 
-def _grid(launch: Launch) -> tuple[Expr, Expr, Expr]:
+def persistent_grid(launch: Launch) -> tuple[Expr, Expr, Expr]:
     """One block a multiprocessor, or a tile."""
     tiles: Expr = launch.grid[0]
     for e in launch.grid[1:]:
@@ -480,7 +484,7 @@ def _grid(launch: Launch) -> tuple[Expr, Expr, Expr]:
     return Binary("min", cast(tiles, INT64), cast(MULTIPROCESSORS, INT64), INT64), one, one
 
 
-def _condition(v: Variant, divisors: Mapping[Var, int]) -> Expr | None:
+def condition_of(v: Variant, divisors: Mapping[Var, int]) -> Expr | None:
     """When the launcher may choose the body: addresses and rows of whole chunks, and no empty tensor behind a map."""
     mapped = list(dict.fromkeys(t.tensor for t in v.tensor_maps))
     wide = [b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide]
