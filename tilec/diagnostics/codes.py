@@ -68,6 +68,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0315": "An operator is not defined for these types.",
         "TL0316": "Arithmetic on literals went wrong: division by zero, a shift beyond the width.",
         "TL0317": "The element type has no such value, such as an infinity of float8_e4m3fn.",
+        "TL0319": "Iterations of T.Parallel that update the same element run one after another; a reduction is faster.",
         "TL0320": "The operands of T.gemm do not fit each other. With op(a) M x K and op(b) K x N, the accumulator is M x N.",
         "TL0321": "T.gemm has no instruction for these element types, or none that accumulates in this type.",
         "TL0322": "A tile that lives in registers is printed as a whole; copy it to a shared tile first.",

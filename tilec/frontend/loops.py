@@ -23,6 +23,7 @@ from tilec.ir.dtypes import BOOL, INT32, INT64, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Break, For, If, Parallel, Seq, Stmt, Store, While
 from tilec.language import arith
+from tilec.language.sums import in_order
 from tilec.language.values import LoopSpec, Value
 
 __all__ = ["run_for", "run_while", "size_help"]
@@ -219,7 +220,7 @@ class _Recorder:
             body = self._record("parallel")
         finally:
             m.b.in_parallel = False
-        m.b.emit(Parallel(variables, extents, body, _outline(self.span, spec)))
+        m.b.emit(in_order(m.b, Parallel(variables, extents, body, _outline(self.span, spec))))
 
     def nest(self, spec: LoopSpec) -> None:
         """Nested serial loops, for T.grid and for T.Parallel inside of T.Parallel."""
