@@ -100,12 +100,13 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     spell.variables[THREAD] = "thread"
     if variant.tensor_maps:
         return _hopper_kernel(file, plan, spell)
+    values = _scalar_values(file, spell, plan)
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
     for v in (*launch.launch.block_vars, *launch.launch.thread_vars):
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = _thread_lines(body, launch) + _places(spell, launch, body) + _scratch_lines(spell, plan, body)
+    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch) + _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
         tiles=tiles, places=lines, body=body,
@@ -136,7 +137,7 @@ def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:
                 file.needs.add(kind)
             out.append(f"{kind}* __restrict__ {name}" if p in written else f"const {kind}* __restrict__ {name}")
         else:
-            out.append(f"{_scalar(file, p)} {name}")
+            out.append(f"{scalar_type(p.dtype)} {name}")
     return ", ".join([*out, *(["unsigned char* workspace"] if plan.workspace is not None else [])])
 
 
@@ -161,12 +162,16 @@ def _scratch_lines(spell: Spelling, plan: Plan, body: str) -> list[str]:
     return out
 
 
-def _scalar(file: _File, p: Var) -> str:
-    kind = ctype(p.dtype)
-    if kind.endswith("_t"):
-        file.needs.add(kind)
-        return kind
-    return scalar_type(p.dtype)
+def _scalar_values(file: _File, spell: Spelling, plan: Plan) -> list[str]:
+    """Declarations of scalar parameters of a type that C has no name for: their bits travel as an integer."""
+    out: list[str] = []
+    for p in (*plan.kernel.params, *plan.kernel.extents):
+        if isinstance(p, Var) and (kind := ctype(p.dtype)).endswith("_t"):
+            file.needs.add(kind)
+            bits = spell.variables[p]
+            spell.variables[p] = spell.names.fresh(f"{bits}_value")
+            out.append(f"const {kind} {spell.variables[p]} = {{{bits}}};")
+    return out
 
 
 def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
