@@ -17,11 +17,10 @@ from tilec.emit.names import LAUNCHER_NAMES, Names
 from tilec.emit.render import render
 from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, INT64, DType
 from tilec.ir.expr import Binary, Call, Const, Expr
-from tilec.ir.tile import Let
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast
 from tilec.plan.hopper_plan import Operand, TensorMap
-from tilec.plan.plan import BulkStore, PScalar, PSeq, Stepped, Variant, WarpSpecialized
+from tilec.plan.plan import BulkStore, PSeq, Variant, WarpSpecialized
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -204,21 +203,9 @@ class KernelWriter:
         return render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
 
     def consumer(self, s: WarpSpecialized, facts: Facts) -> tuple[str, str]:
-        """The epilogue, and what a tile needs in front: block indices and the author's scalars that it mentions."""
-        known = facts
-        lets: list[tuple[str, str]] = []
-        for x in s.setup.body:
-            inner = x.body.body[0] if isinstance(x, Stepped) else x
-            assert isinstance(inner, PScalar) and isinstance(inner.stmt, Let)
-            lets.append((self.spell.var(inner.stmt.var), self.write(PSeq((inner,)), known)))
-            known = known.with_let(inner.stmt.var, inner.stmt.value)
-        epilogue = self.write(s.epilogue, known)
-        used, kept = epilogue + self.spell.expr(s.stop, facts) + self.spell.expr(s.start, facts), list[str]()
-        for name, text in reversed(lets):
-            if _mentions(used, name):
-                kept.insert(0, text)
-                used += text
-        return epilogue, "\n".join([t for t in (self.places(s, used), *kept) if t])
+        """The epilogue with the author's scalars in front of it, and the block indices that a tile needs."""
+        epilogue = self.write(PSeq((*s.setup.body, *s.epilogue.body)), facts)
+        return epilogue, self.places(s, f"{epilogue}\n{self.spell.expr(s.start, facts)} {self.spell.expr(s.stop, facts)}")
 
 
 @dataclass(frozen=True, slots=True)

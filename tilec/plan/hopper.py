@@ -19,7 +19,7 @@ from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
-from tilec.ir.visit import regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import regions, stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout, Swizzle
@@ -306,6 +306,8 @@ class _Builder:
 
     def bulk_store(self, s: Copy, at: Setting, facts: Facts) -> BulkStore | None:
         """The copy of a whole fragment with the accumulator's map to a box of a tensor, as a store of the copy engine."""
+        if touched_elsewhere(s.dst.buffer, at.launch_body):
+            return None
         m, n = static_shape(self.found.acc)
         return bulk_store_of(s, at.layouts.get(s.src.buffer), (m, n), self.consumers, facts)
 
@@ -316,7 +318,7 @@ class _Builder:
         """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
         found, r = self.found, self.r
         stagings = list({id(s.staging.tile): s for s in lowering.stores}.values())
-        staged = sum(_bytes(s.staging.tile) for s in stagings[:1]) if stagings else 0
+        staged = max((_bytes(s.staging.tile) for s in stagings), default=0)
         room = r.target.shared_per_block_max - staged - extra - 1024
         stages = min(RULES.most_stages, room // (self.a.bytes + self.b.bytes))
         if stages < 2:
@@ -375,6 +377,13 @@ def direct_stores(epilogue: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return tuple(stmts)
 
 
+def touched_elsewhere(tensor: Buffer, body: Stmt) -> bool:
+    """True when `body` reads a tensor or writes it twice: the copy engine's store keeps no order with other accesses."""
+    reads, _ = touched([body])
+    writers = [s for s in walk_stmt(body) if not stmt_children(s) and storage(tensor) in touched([s])[1]]
+    return storage(tensor) in reads or len(writers) != 1
+
+
 def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int], consumers: int, facts: Facts) -> BulkStore | None:
     """The copy of a whole fragment, held as `consumers` warp groups hold an accumulator of `shape`, to a box of a tensor."""
     src, dst = s.src.buffer, s.dst.buffer
@@ -426,6 +435,10 @@ def _draining(s: PSeq) -> PSeq:
                 return Stepped(span, _draining(body))
             case PSeq():
                 return _draining(x)
+            case PIf():
+                return replace(x, then=_draining(x.then), orelse=_draining(x.orelse))
+            case PFor() | PWhile():
+                return replace(x, body=_draining(x.body))
             case _:
                 return x
 
@@ -489,12 +502,12 @@ def condition_of(v: Variant, divisors: Mapping[Var, int]) -> Expr | None:
     mapped = list(dict.fromkeys(t.tensor for t in v.tensor_maps))
     wide = [b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide]
     tests: list[Expr] = []
-    for b in dict.fromkeys([*mapped, *wide]):
+    for b in (b for b in dict.fromkeys([*mapped, *wide]) if not b.workspace):  # the launcher has made sure of those
         address = Var(b.name, INT64, VarKind.PARAM)
         tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
     for var, n in divisors.items():
         tests.append(Compare("eq", Binary("mod", var, Const(n, var.dtype), var.dtype), Const(0, var.dtype)))
-    for e in dict.fromkeys(e for b in mapped for e in b.shape):
+    for e in dict.fromkeys(e for b in mapped for e in (*b.shape, *(b.strides or ()))):
         if not isinstance(e, Const):
             tests.append(Compare("gt", e, Const(0, e.dtype)))
     return conjunction(tests)

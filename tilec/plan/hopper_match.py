@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
-from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, Let, Reduce, Scan, Stmt
+from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Stmt, Store
 from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, whole
-from tilec.plan.pipelines import flat, split, used_outside
+from tilec.plan.pipelines import flat, split, touched, used_outside
 
 KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
     (FLOAT16, FLOAT16, FLOAT32): ("f16_f32", 16),
@@ -32,7 +32,7 @@ KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
 @dataclass(frozen=True, slots=True)
 class Match:
     """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
-    stands for; `epilogue` is all that follows the loop, with the allocations it needs."""
+    stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs."""
 
     loop: For
     gemm: Gemm
@@ -67,15 +67,16 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
         return "its loop does more than two copies and one gemm"
     gemm = gemms[0]
     copies = {storage(c.dst.buffer): c for c in parts.producers}
-    lets, reason = _before(body[:at], gemm.c.buffer)
-    if reason or (not lets and not _zeroed(body[:at], gemm, loop)):
-        return reason or "its accumulator does not start at zero"
+    lets, moved, reason = _before(body[:at], gemm, loop)
+    if reason:
+        return reason
     if not _zeroed(body[:at], gemm, loop):
         return "its accumulator does not start at zero"
     entry = KINDS.get((gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype))
     if entry is None:
         return f"warp groups do not multiply {gemm.a.buffer.dtype} by {gemm.b.buffer.dtype} into {gemm.c.buffer.dtype}"
-    reason = _operands(gemm, copies, written, ieee) or _after(body[at + 1 :], gemm)
+    after = (*moved, *body[at + 1 :])
+    reason = _operands(gemm, copies, written, ieee) or _after(after, gemm)
     if reason:
         return reason
     allocs = tuple(s for s in body[:at] if isinstance(s, Alloc) and s.buffer not in copies and s.buffer is not gemm.c.buffer)
@@ -83,23 +84,33 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     for s in lets:
         resolved[s.var] = substitute(s.value, resolved)
     both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
-    return Match(loop, gemm, both, lets, resolved, (*allocs, *body[at + 1 :]), *entry)
+    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry)
 
 
-def _before(stmts: list[Stmt], acc: Buffer) -> tuple[tuple[Let, ...], str]:
-    """The scalars bound in front of the loop; or why something else there stands in the way."""
+def _before(stmts: list[Stmt], gemm: Gemm, loop: For) -> tuple[tuple[Let, ...], tuple[Stmt, ...], str]:
+    """The scalars bound in front of the loop, and the statements there that may as well stand behind it, since the loop has
+    nothing to do with what they read and write; or why one stands in the way."""
     lets: list[Let] = []
+    moved: list[Stmt] = []
+    busy = {storage(r.buffer) for r in (gemm.a, gemm.b, gemm.c)}
+    late: set[Var] = set()
     for s in stmts:
+        reads, writes = touched([s])
         match s:
-            case Let(_, value) if not any(isinstance(e, Load) for e in walk_expr(value)):
-                lets.append(s)
             case Alloc():
                 pass
-            case Fill(dst) if dst.buffer is acc:
+            case Fill(dst) if dst.buffer is gemm.c.buffer:
                 pass
+            case Let(_, value) if not any(isinstance(e, Load) or e in late for e in walk_expr(value)):
+                lets.append(s)
+            case Copy() | Parallel() | Fill() | Let() | For() | If() | Store() if not (reads | writes) & busy:
+                moved.append(s)
+                late |= {x.var for x in walk_stmt(s) if isinstance(x, Let)}
             case _:
-                return (), f"line {s.span.line} does something in front of its loop"
-    return tuple(lets), ""
+                return (), (), f"line {s.span.line} does something in front of its loop"
+    if any(e in late for s in walk_stmt(loop) for r in stmt_exprs(s) for e in walk_expr(r)):
+        return (), (), "its loop uses a value that is read from memory"
+    return tuple(lets), tuple(moved), ""
 
 
 def _zeroed(stmts: list[Stmt], gemm: Gemm, loop: For) -> bool:
@@ -143,7 +154,7 @@ def _operands(gemm: Gemm, copies: dict[Buffer, Copy], written: frozenset[Buffer]
     return ""
 
 
-def _after(stmts: list[Stmt], gemm: Gemm) -> str:
+def _after(stmts: tuple[Stmt, ...], gemm: Gemm) -> str:
     """Why the epilogue cannot be done by the consumers alone; empty when it can."""
     for top in stmts:
         for s in walk_stmt(top):
