@@ -122,7 +122,7 @@ class BodyWriter:
                 return LoopWriter(self.spell, self, self.threads).async_copy(s, facts)
             case FillRegisters(buffer, value):
                 count = self.spell.variant.placements[buffer].layout.registers  # type: ignore[union-attr]
-                var = self.spell.names.fresh("r")
+                var = self.spell.names.fresh("reg")
                 name, text = self.spell.buffer(buffer), self.spell.expr(value, facts)
                 return render("parallel/fill.cu.jinja", var=var, count=count, name=name, value=text)
             case PGemm():
@@ -146,7 +146,7 @@ class BodyWriter:
         lead = self.comment(span) if span.line > 0 and here != self._last else ""
         self._last = here
         text = "\n".join(t for t, _ in self.parts(body, facts))
-        return f"{lead}\n{text}" if lead and text else text
+        return f"\n{lead}\n{text}" if lead and text else text
 
     # ---- scalars ---------------------------------------------------------------------------------------------------
 

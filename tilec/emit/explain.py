@@ -77,7 +77,7 @@ def _grid(plan: Plan, launch: LaunchPlan) -> str:
     fit = plan.target.blocks_that_fit(threads, best.registers, best.shared_bytes)
     return (
         f"grid ({', '.join(texts)}){count}, {threads} threads; "
-        f"{fit} block{'' if fit == 1 else 's'} fit on an SM, limited by {_limit(plan.target, threads, best, fit)}"
+        f"{fit} block{' fits' if fit == 1 else 's fit'} on an SM, limited by {_limit(plan.target, threads, best, fit)}"
     )
 
 
