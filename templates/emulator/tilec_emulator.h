@@ -35,6 +35,20 @@ inline void __trap(TILEC_SITE) { tilec_trap("the kernel called __trap()", tilec_
 inline unsigned __ballot_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v != 0, mask, tilec_line); }
 inline int __any_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v != 0, mask, tilec_line) != 0; }
 inline int __all_sync(unsigned mask, int v, TILEC_SITE) { return tilec_ballot(v == 0, mask, tilec_line) == 0; }
+inline unsigned __activemask(TILEC_SITE) { return tilec_active_lanes(); }
+inline int tilec_votes = 0;
+inline int __syncthreads_count(int v, TILEC_SITE) {
+  tilec_block_barrier(tilec_line);
+  tilec_votes = 0;
+  tilec_block_barrier(tilec_line);
+  tilec_votes += v != 0;
+  tilec_block_barrier(tilec_line);
+  const int count = tilec_votes;
+  tilec_block_barrier(tilec_line);
+  return count;
+}
+inline int __syncthreads_or(int v, TILEC_SITE) { return __syncthreads_count(v, tilec_line) != 0; }
+inline int __syncthreads_and(int v, TILEC_SITE) { return __syncthreads_count(v == 0, tilec_line) == 0; }
 template <typename T>
 inline T __shfl_sync(unsigned mask, T v, int source, int width = 32, TILEC_SITE) {
   tilec_shuffle(tilec_shuffle_idx, &v, sizeof(T), source, mask, width, tilec_line);
@@ -54,6 +68,14 @@ template <typename T>
 inline T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, TILEC_SITE) {
   tilec_shuffle(tilec_shuffle_up, &v, sizeof(T), static_cast<int>(delta), mask, width, tilec_line);
   return v;
+}
+
+template <typename T>
+inline unsigned __match_any_sync(unsigned mask, T v, TILEC_SITE) {
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1) != 0 && __shfl_sync(mask, v, lane, 32, tilec_line) == v) same |= 1u << lane;
+  return same;
 }
 
 // ---- twins of ../prelude/memory.cuh -----------------------------------------------------------------------------

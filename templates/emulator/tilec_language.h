@@ -40,6 +40,7 @@ void tilec_block_barrier(int line);
 void tilec_named_barrier(int id, int count, bool wait, int line);
 void tilec_copy_unchecked(void* dst, const void* src, unsigned long bytes);
 void tilec_yield();
+unsigned tilec_active_lanes();
 [[noreturn]] void tilec_trap(const char* what, int line);
 int printf(const char* format, ...);
 void* memcpy(void* dst, const void* src, unsigned long bytes) noexcept;

@@ -124,6 +124,8 @@ class CWriter:
                 return self._cast(a, e.dtype)
             case Reinterpret(a):
                 return self._reinterpret(a, e.dtype)
+            case Call(name) if name in cmath.EXCHANGES:
+                return self._call(cmath.EXCHANGES[name], *(self._text(a) for a in e.args))
             case Unary() | Binary() | Call():
                 if e.dtype in NARROW and not _is_foreign(e):
                     return self._narrow(self._float_operation(e), e.dtype)

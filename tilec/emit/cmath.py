@@ -26,6 +26,13 @@ _FAST = {
 }  # fmt: skip
 _FAST_PRELUDE = {"exp2": "exp2_approx", "tanh": "tanh_approx", "sigmoid": "sigmoid_approx"}
 
+EXCHANGES = {
+    "shfl_xor": "__shfl_xor_sync", "shfl_up": "__shfl_up_sync", "shfl_down": "__shfl_down_sync", "shfl_idx": "__shfl_sync",
+    "any_sync": "__any_sync", "all_sync": "__all_sync", "ballot": "__ballot_sync", "match_any": "__match_any_sync",
+    "activemask": "__activemask", "sync_and": "__syncthreads_and", "sync_or": "__syncthreads_or", "sync_count": "__syncthreads_count",
+}  # fmt: skip
+"""CUDA's functions for exchanges between threads."""
+
 PREDICATES = {"isnan": "is_nan", "isinf": "is_inf", "isfinite": "is_finite"}
 """Questions about a float, with the prelude function that answers them (entry NAME, or NAME_f64)."""
 

@@ -17,7 +17,7 @@ from tilec.frontend.machine import Flow, Machine, is_device
 from tilec.frontend.names import assigned, target_names
 from tilec.frontend.values import Frame, Stale
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Const, Var, VarKind
+from tilec.ir.expr import BLOCK_CALLS, WARP_CALLS, Call, Const, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Seq
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
@@ -97,9 +97,12 @@ def record_launch(
 
 
 def uses_threads(launch: Launch) -> bool:
-    """True when the body names a thread index, so that the number of threads is part of its meaning."""
+    """True when the body names a thread index or lets threads exchange values: their number is part of its meaning then."""
     threads = set(launch.thread_vars)
-    return any(v in threads for s in walk_stmt(launch.body) for e in stmt_exprs(s) for v in walk_expr(e) if isinstance(v, Var))
+    return any(
+        x in threads if isinstance(x, Var) else isinstance(x, Call) and x.name in WARP_CALLS | BLOCK_CALLS
+        for s in walk_stmt(launch.body) for e in stmt_exprs(s) for x in walk_expr(e)
+    )  # fmt: skip
 
 
 def _bind_blocks(m: Machine, target: cst.CSTNode, blocks: tuple[Var, ...], frame: Frame) -> None:

@@ -188,6 +188,15 @@ class Call:
     dtype: DType
 
 
+WARP_CALLS = frozenset(
+    ("shfl_xor", "shfl_up", "shfl_down", "shfl_idx", "any_sync", "all_sync", "ballot", "match_any", "activemask")
+)  # fmt: skip
+"""Intrinsics that exchange values inside a warp. All but activemask take a lane mask (uint32) first; the shuffles then a value of
+32 or 64 bits, a lane or distance (int32) and the width of a group; the votes a bool; match_any an integer of 32 or 64 bits."""
+
+BLOCK_CALLS = frozenset(("sync_and", "sync_or", "sync_count"))
+"""Intrinsics that wait for all threads of the block and count those in which a bool holds."""
+
 Expr: TypeAlias = Const | Var | Load | Unary | Binary | Compare | Logical | Select | Cast | Reinterpret | Call
 
 

@@ -12,7 +12,6 @@ _COPIES = "use T.copy, which chooses the mechanism and waits for it"
 _BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _EXTERN = "write the computation in the kernel's language"
-_WARP = "use T.reduce_* on a fragment, or exchange values through a shared tile"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
 _VECTORS = "use T.copy, or T.vectorized over ordinary elements"
 _RANDOM = "pass the random numbers as a tensor"
@@ -30,17 +29,13 @@ ENTRIES: tuple[Entry, ...] = (
         "cluster_sync", "cluster_arrive", "cluster_wait", "pdl_sync", "pdl_trigger",
     )
     + refused(
-        _ROLES, "ws", "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op", "get_warp_idx",
-        "get_warp_idx_sync", "get_warp_group_idx", "get_lane_idx", "shuffle_elect", "elect_one_sync", "warpgroup_arrive",
+        _ROLES, "ws", "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
+        "warpgroup_arrive",
         "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
     )
     + refused(
         _EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "attr", "let",
         "tvm_access_ptr",
-    )
-    + refused(
-        _WARP, "shfl_sync", "shfl_xor", "shfl_up", "shfl_down", "tvm_warp_shuffle", "ballot", "ballot_sync", "activemask", "any_sync",
-        "all_sync", "match_any_sync", "match_all_sync", "any_of", "all_of", "extract_lane",
     )
     + refused(
         _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose",
@@ -53,6 +48,6 @@ ENTRIES: tuple[Entry, ...] = (
         "float4_e2m1fnx2", "__ldg",
     )
     + refused(_RANDOM, "rng_init", "rng_rand", "rng_rand_float")
-    + refused(_INTERNAL, "sblock", "block", "index_to_coordinates", "__ffs", "__fns")
+    + refused(_INTERNAL, "sblock", "block", "index_to_coordinates", "__fns")
     + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)
 )  # fmt: skip

@@ -104,5 +104,4 @@ ENTRIES: tuple[Entry, ...] = (
     + works(print_)
     + works(evaluate)
     + refused("split the kernel into two launches", "sync_grid", "sync_global")
-    + refused("reduce a fragment with T.reduce_all, T.reduce_any or T.reduce_sum", "syncthreads_and", "syncthreads_or", "syncthreads_count")
 )

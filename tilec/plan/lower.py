@@ -14,7 +14,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import (
     Alloc,
     Atomic,
@@ -185,6 +185,8 @@ class Lowering:
             if isinstance(x, Load) and x.buffer in self.varying:
                 return True
         return False
+            if isinstance(x, Call) and x.name in WARP_CALLS:
+                return True
 
     # ---- loops -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from math import prod
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
+from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Alloc, Atomic, For, Gemm, Parallel, Stmt, Store
 from tilec.ir.visit import buffers_of, stmt_exprs, storage, walk_expr, walk_stmt
@@ -241,8 +241,9 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
 def _uses_threads(body: Stmt) -> bool:
     """True when threads can come to hold different values outside of parallel loops."""
     return any(isinstance(s, Atomic) and s.result is not None for s in walk_stmt(body)) or any(
-        isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(body) for root in stmt_exprs(s) for e in walk_expr(root)
-    )
+        e.kind is VarKind.THREAD if isinstance(e, Var) else isinstance(e, Call) and e.name in WARP_CALLS
+        for s in walk_stmt(body) for root in stmt_exprs(s) for e in walk_expr(root)
+    )  # fmt: skip
 
 
 def _varying(body: Stmt, threads: bool) -> frozenset[Buffer]:

@@ -14,9 +14,25 @@ from typing import Any
 import numpy as np
 
 from tilec.diagnostics import NOWHERE, Span
-from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
+from tilec.ir.expr import (
+    BLOCK_CALLS,
+    WARP_CALLS,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logical,
+    Reinterpret,
+    Select,
+    Unary,
+    Var,
+)  # fmt: skip
 from tilec.reference.errors import MeaningError
 from tilec.reference.intrinsics import intrinsic
+from tilec.reference.lanes import Absent, exchange
 from tilec.reference.masks import Mask, as_mask, mask_and, mask_any, mask_not
 from tilec.reference.memory import Memory
 from tilec.reference.values import Value, binary, cast, compare_values, constant, reinterpret, settle, unary
@@ -135,10 +151,22 @@ def _reinterpret(e: Reinterpret, st: State, mask: Mask) -> Value:
 
 def _call(e: Call, st: State, mask: Mask) -> Value:
     args = [evaluate(a, st, mask) for a in e.args]
+    if e.name in WARP_CALLS or e.name in BLOCK_CALLS:
+        return _exchange(e, args, st, mask)
     try:
         return intrinsic(e.name, args, e.dtype)
     except (KeyError, TypeError):
         raise MeaningError(f"`{e.name}` of {', '.join(str(a.dtype) for a in e.args) or 'nothing'} has no known meaning", st.span) from None
+
+
+def _exchange(e: Call, args: list[Value], st: State, mask: Mask) -> Value:
+    """What threads get from each other; only the threads of a block can, not the iterations of a Parallel."""
+    if len(st.memory.lanes) != 1:
+        raise MeaningError(f"`{e.name}` inside a parallel loop, whose iterations belong to no thread in particular", st.span)
+    try:
+        return settle(exchange(e.name, args, e.dtype, st.memory.lanes[0], mask))
+    except Absent as fault:
+        raise MeaningError(f"{e.name}: {fault}", st.span) from None
 
 
 _RULES: dict[type, Callable[[Any, State, Mask], Value]] = {

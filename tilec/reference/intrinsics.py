@@ -43,8 +43,16 @@ def _ones(x: Value) -> Value:
     return sum((unsigned >> np.asarray(k, unsigned.dtype) & one).astype(np.int64) for k in range(bits))
 
 
+def _first_set(x: Value) -> Value:
+    """The place of the lowest bit that is set, from 1; 0 when there is none."""
+    bits = np.asarray(x).dtype.itemsize * 8
+    unsigned = np.asarray(x).astype(f"uint{bits}")
+    lowest = unsigned & (~unsigned + np.asarray(1, unsigned.dtype))
+    return np.where(unsigned == 0, 0, bits - _leading_zeros(lowest))
+
+
 _INT: dict[str, Callable[..., Value]] = {
-    "abs": np.abs, "popcount": _ones, "clz": _leading_zeros, "ceildiv": lambda a, b: a // b + (a % b != 0),
+    "abs": np.abs, "popcount": _ones, "clz": _leading_zeros, "ffs": _first_set, "ceildiv": lambda a, b: a // b + (a % b != 0),
     "min": np.minimum, "max": np.maximum,
     "fma": lambda a, b, c: a * b + c, "floor": lambda x: x, "ceil": lambda x: x, "round": lambda x: x, "trunc": lambda x: x,
 }  # fmt: skip

@@ -244,3 +244,5 @@ void tilec_named_barrier(int id, int count, bool wait, int line) {
 }
 
 void tilec_yield() { suspend_fiber(*current); }
+
+unsigned tilec_active_lanes() { return warps[current->index / 32].live; }
