@@ -102,8 +102,9 @@ class _Session:
         self.option_files = [*files, *([project_file] if project_file else [])]
         args = {name: (dtype, shape) for name, dtype, shape in map(parse.argument, given["args"])}
         self.text = self._read()
+        target, *also = parse.architectures(given["arch"])
         return Options(
-            path=self.file, text=self.text, target=parse.architecture(given["arch"]), include=given["include"], defines=project | defines,
+            path=self.file, text=self.text, target=target, also=tuple(also), include=given["include"], defines=project | defines,
             args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], name=given["name"],
             line_directives=line_directives,
         )  # fmt: skip

@@ -24,12 +24,13 @@ class Options:
     """Everything a compilation depends on. `path` is as the user spelled it; it and the texts decide every byte of the output.
 
     `args` are arrays by parameter name as (dtype name, extents). `name` replaces the symbol of the one
-    kernel that is compiled.
+    kernel that is compiled. `also` are newer targets that may have bodies of their own in the file.
     """
 
     path: str
     text: bytes
     target: Target
+    also: tuple[Target, ...] = ()
     include: tuple[str, ...] = ()
     defines: Mapping[str, Any] = field(default_factory=dict)
     args: Mapping[str, tuple[str, tuple[int | str, ...]]] = field(default_factory=dict)
@@ -116,7 +117,7 @@ def plan_module(module: Module, options: Options, during: During) -> tuple[Plan,
     """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols."""
     from tilec.plan.planner import PlanOptions, plan
 
-    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm)
+    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also)
     plans = []
     for kernel, symbol in zip(module.kernels, symbols(module.kernels, options.name), strict=True):
         with during("plan", f"{kernel.symbol} at {kernel.span}"):

@@ -92,8 +92,9 @@ def _extent(text: str, whole: str) -> int | str:
     raise OptionError(f"--arg {whole}: `{text}` is neither a number nor a name")
 
 
-def architecture(text: str) -> Target:
-    """The target to plan for, from `sm_80` or `sm_80,sm_90a`: the oldest one, whose code runs on the others too."""
+def architectures(text: str) -> tuple[Target, ...]:
+    """The targets to plan for, from `sm_80` or `sm_80,sm_90a`, the oldest first: its code runs on the others too, which may have
+    bodies of their own besides."""
     from tilec.targets import ALL, lookup
 
     found = []
@@ -102,7 +103,7 @@ def architecture(text: str) -> Target:
         if target is None:
             raise OptionError(f"--arch {name.strip()}: tilec knows {', '.join(t.name for t in ALL)}")
         found.append(target)
-    return min(found, key=lambda t: (t.number, t.has_wgmma))
+    return tuple(sorted(found, key=lambda t: (t.number, t.has_wgmma)))
 
 
 def from_project(source: str) -> tuple[dict[str, Any], str | None]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.options import OptionError, architecture, argument, define, defines, from_project
+from tilec.options import OptionError, architectures, argument, define, defines, from_project
 
 
 @pytest.mark.parametrize(("text", "value"), [
@@ -55,10 +55,10 @@ def test_bad_arrays(text: str) -> None:
         argument(text)
 
 
-def test_several_architectures_take_the_oldest() -> None:
-    assert architecture("sm_90a,sm_80").name == "sm_80" and architecture("sm_86").name == "sm_86"
+def test_several_architectures_come_oldest_first() -> None:
+    assert [t.name for t in architectures("sm_90a,sm_80")] == ["sm_80", "sm_90a"] and [t.name for t in architectures("sm_86")] == ["sm_86"]
     with pytest.raises(OptionError, match="sm_80"):
-        architecture("sm_80,gfx90a")
+        architectures("sm_80,gfx90a")
 
 
 def test_the_nearest_pyproject_gives_defaults(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class KernelWriter:
         places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if _mentions(epilogue, w))
         return render(
             "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=bool(stores), **pieces,
+            stores=bool(stores), arch=variant.arch, **pieces,
         )  # fmt: skip
 
     def numbers(self, s: WarpSpecialized, facts: Facts) -> _Numbers:

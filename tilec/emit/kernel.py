@@ -81,7 +81,7 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
         "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
         target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected, ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels),
         layouts=list(file.layouts.values()), kernels=kernels, launchers=launchers,
-        exact=target.name if exact else "",
+        exact="" if not exact else target.name if target.has_wgmma else "", mixed=exact and not target.has_wgmma,
     )  # fmt: skip
     return text + "\n"
 

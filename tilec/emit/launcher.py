@@ -84,6 +84,7 @@ class Special:
     grid: str
     threads: int
     shared_bytes: int
+    optional: bool  # not every architecture that the file is for has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
         strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
         maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
-    return Special(v.symbol, writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes)
+    return Special(v.symbol, writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes, bool(v.arch))
 
 
 def _choices(grid: LaunchPlan, writer: CxxWriter) -> tuple[Choice, ...]:

@@ -101,7 +101,7 @@ def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]
     maps = hopper.map_names(variant, list(args))
     return {
         "symbol": variant.symbol,
-        "arch": plan.target.name,
+        "arch": variant.arch or plan.target.name,
         "when": "1" if variant.when is None else manifest_text(variant.when, span),
         "grid": [manifest_text(e, span) for e in variant.grid or grid.grid],
         "block": list(variant.threads or grid.threads),

@@ -346,6 +346,7 @@ class Variant:
     threads: tuple[int, int, int] | None = None  # where this body takes other threads and another grid than the launch
     grid: tuple[Expr, Expr, Expr] | None = None
     tensor_maps: tuple[TensorMap, ...] = ()  # passed in front of the other arguments
+    arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class PlanOptions:
     target: Target
     opt_level: int = 2
     fp32_gemm: str = "tf32"
+    also: tuple[Target, ...] = ()  # newer ones that may have bodies of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,10 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = [best, general]
     elif assumed:
         variants = [replace(_variant(room, symbol, {}, aligned=True))]
-    if options.target.has_wgmma and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
-        variants = _with_hopper(Request(launch, symbol, assumed, written, options.target, _ieee(kernel, options), options.opt_level), variants)
+    hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
+    if hopper is not None and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+        request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
+        variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
@@ -117,12 +120,17 @@ def _ieee(kernel: Kernel, options: PlanOptions) -> bool:
     return options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags
 
 
-def _with_hopper(request: Request, portable: list[Variant]) -> list[Variant]:
-    """Hopper's own body in front of the portable one that takes what it cannot; or the portable ones with the reason."""
+def _with_hopper(request: Request, portable: list[Variant], target: Target) -> list[Variant]:
+    """Hopper's own body in front of the portable one that takes what it cannot; or the portable ones with the reason.
+
+    Beside an older `target` it is a body more, and all of the portable ones stay.
+    """
     found = plan_hopper(request)
     if isinstance(found, str):
         remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)
         return [replace(v, remarks=(*v.remarks, remark)) for v in portable]
+    if not target.has_wgmma:
+        return [replace(found, symbol=f"{request.symbol}__{request.target.name.replace('_', '')}", arch=request.target.name), *portable]
     return [found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
 
 

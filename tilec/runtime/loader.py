@@ -32,8 +32,10 @@ class Module:
         import cupy
 
         variants = [v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
-        exact = sorted({f"-arch={v['arch']}" for v in variants if v["tensor_maps"]})  # instructions of this one architecture
-        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *exact, *options))
+        capability = cupy.cuda.Device().compute_capability
+        # Bodies with tensor maps use instructions of one architecture only, which the compiler must be told.
+        self.exact = {v["arch"] for v in variants if v["tensor_maps"]} & {f"sm_{capability}a"}
+        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *(f"-arch={a}" for a in self.exact), *options))
         self.manifest = manifest
 
     def kernel(self, symbol: str) -> Kernel:
@@ -87,7 +89,8 @@ class Kernel:
         return out
 
     def _launch(self, launch: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> PreparedLaunch | None:
-        variant = next((v for v in launch["variants"] if evaluate(v["when"], env)), None)
+        fitting = (v for v in launch["variants"] if not v["tensor_maps"] or v["arch"] in self.module.exact)
+        variant = next((v for v in fitting if evaluate(v["when"], env)), None)
         if variant is None:
             raise Refused("no variant of the kernel fits the alignment of these arrays")
         if variant["tensor_maps"]:

@@ -50,6 +50,13 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  if (find_callable(kernel) == nullptr) return cudaErrorInvalidDeviceFunction;
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
   const tilec_callable* const callable = find_callable(kernel);
   if (callable == nullptr) return cudaErrorInvalidDeviceFunction;
