@@ -261,7 +261,12 @@ def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
         strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
         maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
-    return Special(v.symbol, writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes, bool(v.arch))
+    return Special(_named(v.symbol), writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes, bool(v.arch))
+
+
+def _named(symbol: str) -> str:
+    """How the launcher names a __global__ function, which may be called as one of its own variables."""
+    return f"::{symbol}" if symbol in LAUNCHER_NAMES else symbol
 
 
 def _choices(grid: LaunchPlan, writer: CxxWriter) -> tuple[Choice, ...]:
@@ -270,7 +275,7 @@ def _choices(grid: LaunchPlan, writer: CxxWriter) -> tuple[Choice, ...]:
     for variant in (v for v in grid.variants if not v.tensor_maps):
         when = "" if variant.when is None else writer.condition(variant.when)
         branch = ("else " if out else "") + (f"if ({when})" if when else "")
-        out.append(Choice(variant.symbol, when, branch.strip(), variant.shared_bytes))
+        out.append(Choice(_named(variant.symbol), when, branch.strip(), variant.shared_bytes))
         if not when:
             break
     return tuple(out)

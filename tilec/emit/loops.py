@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from tilec.analysis.facts import Facts
@@ -157,10 +158,11 @@ class LoopWriter:
                 after.append(self.store_vector(key, s.vector, name, facts, once))
         else:
             moved = self.element_meaning(s, digits, element)
+            near = self.element_facts(s, facts)
             for x in stores:
                 if mark := spell.mark(x.span):
                     each.append(mark)
-                each.append(self.element_store(x, s.vector, element, moved, digits, facts, before, after, once))
+                each.append(self.element_store(x, s.vector, element, moved, digits, facts, near, before, after, once))
         spell.vectors = saved
         return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(each), after=after)
 
@@ -189,6 +191,13 @@ class LoopWriter:
             texts[s.digits[0]] = element if first == "0" else f"({first} + {element})"
         return texts
 
+    def element_facts(self, s: TileLoop, facts: Facts) -> Facts:
+        """What is known of the last variable at one element of a chunk, no longer at the first: no divisor, a higher top."""
+        last = s.vars[-1]
+        top = facts.about(last).hi
+        others = Facts(MappingProxyType({v: about for v, about in facts.known.items() if v is not last}))
+        return others.with_range(last, 0, None if top is None else top + s.vector - 1)
+
     def load_vector(self, key: ElementKey, count: int, element: str, facts: Facts) -> str:
         """Declares a vector and loads it; zeros or safe values where it is out of range."""
         spell = self.spell
@@ -207,12 +216,11 @@ class LoopWriter:
         return f"const vec<{kind}, {count}> {name} = {spell.tests(checks, facts)} ? {value} : vec<{kind}, {count}>{{{{{rest}}}}};"
 
     def element_store(
-        self, s: Store, count: int, element: str, moved: dict[Var, str], digits: dict[Var, str], facts: Facts, before: list[str],
-        after: list[str], once: str,
+        self, s: Store, count: int, element: str, moved: dict[Var, str], digits: dict[Var, str], facts: Facts, near: Facts,
+        before: list[str], after: list[str], once: str,
     ) -> str:  # fmt: skip
         """The assignment of one element; wide ones collect in a vector that is stored behind the loop."""
         spell = self.spell
-        near = facts.with_range(Var("e"), 0, count - 1)
         if self.is_wide(s.buffer, s.indices):
             name = spell.names.fresh(f"{s.buffer.name}_v")
             before.append(f"vec<{ctype(s.buffer.dtype)}, {count}> {name};")

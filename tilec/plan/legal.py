@@ -16,8 +16,8 @@ from tilec.analysis.ranges import divisor
 from tilec.diagnostics import Diagnostic, Severity, Span
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
-from tilec.ir.visit import map_expr, map_stmt, stmt_children, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
+from tilec.ir.visit import map_expr, map_stmt, storage, stmt_children, stmt_exprs, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, register_index
@@ -297,6 +297,9 @@ def _expand(s: Stmt) -> Stmt:
     match s:
         case Scan():
             return _scan_loops(s)
+        case Fill(dst, value) if any(isinstance(e, Load) and storage(e.buffer) is storage(dst.buffer) for e in walk_expr(value)):
+            before = Var("filling", value.dtype, VarKind.LET, span=s.span)  # the value from before the first element changes
+            return Seq((Let(before, value, s.span), _expand(replace(s, value=before))), s.span)
         case Fill(dst) if dst.buffer.scope is not Scope.FRAGMENT or not whole(dst):
             return fill_as_parallel(s)
         case _:

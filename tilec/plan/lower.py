@@ -184,9 +184,9 @@ class Lowering:
                 return True
             if isinstance(x, Load) and x.buffer in self.varying:
                 return True
-        return False
             if isinstance(x, Call) and x.name in WARP_CALLS:
                 return True
+        return False
 
     # ---- loops -----------------------------------------------------------------------------------------------------
 

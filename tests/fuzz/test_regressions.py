@@ -1,0 +1,82 @@
+"""Small kernels that random programs boiled down to: each came out wrong once. They must agree with the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiling import MODES, compile_text, run_emulated, run_reference
+from tests.toolchain import needs_gxx
+from tilec import emulator
+from tilec.ir.expr import Buffer
+from tilec.reference.inputs import random_inputs
+
+HEAD = "import tilelang.language as T\n@T.prim_func\n"
+
+
+def agree(text: str, arch: str = "sm_80", extents: dict[str, int] | None = None, races: bool = False, **scalars: Any) -> None:
+    """Runs a kernel both ways on the same random arguments; integers and single operations must be equal."""
+    compiled = compile_text(HEAD + text, arch=arch)
+    (kernel,) = compiled.module.kernels
+    values = {**random_inputs(kernel, extents or {}, 5), **(extents or {}), **scalars}
+    want = run_reference(compiled, values)
+    tensors = [p.name for p in kernel.params if isinstance(p, Buffer)]
+    for mode in MODES:
+        got = run_emulated(compiled, values, mode)
+        for name in tensors:
+            np.testing.assert_array_equal(np.asarray(got[name]).astype(np.float64), np.asarray(want[name]).astype(np.float64), name)
+    if races:
+        outcome = emulator.build(compiled.cu).run(compiled.plans[0].symbol, want, emulator.Mode("random", "real", 3, races=True))
+        assert outcome.ok, outcome.message
+
+
+CASES = {
+    "a kernel called like a variable of its launcher": """
+def kernel(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64) as bx:
+        for i in T.Parallel(64):
+            B[i] = A[i]
+""",
+    "elements of a chunk at a place of their own, when a row is one chunk": """
+def k(A: T.Tensor((16, 3), "float32"), B: T.Tensor((128, 2), "float32")):
+    with T.Kernel(1, threads=128) as bx:
+        s = T.alloc_shared((128, 2), "float32")
+        T.copy(A[0:128, 0:2], s)
+        T.copy(s, B)
+""",
+    "remainders of the last index in a vectorised loop": """
+def k(A: T.Tensor((64,), "int32"), B: T.Tensor((1024,), "int32")):
+    with T.Kernel(1, threads=128) as bx:
+        for i in T.Parallel(1024):
+            B[i] = A[i // 2 % 64] * (i % 4) + i % 2
+""",
+    "a fill of a tile that leaves the registers": """
+def k(A: T.Tensor((16, 16), "float32"), B: T.Tensor((2, 16), "float32")):
+    with T.Kernel(2, threads=128) as bx:
+        f = T.alloc_fragment((16, 16), "float32")
+        T.fill(f, A[bx, 3])
+        g = T.alloc_fragment((16,), "float32")
+        T.fill(g, f[bx, bx] + 1.0)
+        T.copy(g, B[bx, 0:16])
+""",
+    "a fill with an element of the same tile": """
+def k(A: T.Tensor((16, 16), "float32"), B: T.Tensor((2, 16, 16), "float32")):
+    with T.Kernel(2, threads=128) as bx:
+        s = T.alloc_shared((16, 16), "float32")
+        f = T.alloc_fragment((16, 16), "float32")
+        T.copy(A, s)
+        T.copy(A, f)
+        T.fill(s, s[bx, 5] + 1.0)
+        T.fill(f, f[bx, 5] + 1.0)
+        for i, j in T.Parallel(16, 16):
+            B[bx, i, j] = s[i, j] + f[i, j]
+""",
+}
+
+
+@needs_gxx
+@pytest.mark.parametrize("case", CASES)
+def test_it_agrees_with_the_reference(case: str) -> None:
+    agree(CASES[case], races=True)
