@@ -94,21 +94,22 @@ def _decisions(launch: LaunchPlan) -> list[str]:
             ahead = s.stages - 1
             lines.append(f"  pipeline   {s.var.name}: copies run {ahead} step{'s' if ahead > 1 else ''} ahead, {s.stages} versions of each tile, one barrier a step")
         elif isinstance(s, WarpSpecialized):
-            lines += _roles(s)
+            lines += [f"  {key:<10} {text}" for key, text in roles(s)]
     if len(launch.variants) > 1:
         lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
     return lines
 
 
-def _roles(s: WarpSpecialized) -> list[str]:
-    """Who does what in a warp-specialised kernel."""
+def roles(s: WarpSpecialized) -> list[tuple[str, str]]:
+    """Who does what in a warp-specialised kernel, each line with its key."""
     c, g = s.schedule, s.gemm
     others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
+    joined = f", {s.step} of the author's" if s.step > 1 else ""
     store = "stmatrix and the copy engine" if any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue)) else "the threads"
     return [
-        f"  roles      {others} ({c.take} registers a thread), 1 keeps {c.stages} stages filled through the copy engine ({c.give})",
-        f"  gemm       line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step" + (f", {s.step} of the author's" if s.step > 1 else ""),
-        f"  blocks     persistent, tiles in panels of {c.group} rows; results leave by {store}",
+        ("roles", f"{others} ({c.take} registers a thread), 1 keeps {c.stages} stages filled through the copy engine ({c.give})"),
+        ("gemm", f"line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step{joined}"),
+        ("blocks", f"persistent, tiles in panels of {c.group} rows; results leave by {store}"),
     ]
 
 

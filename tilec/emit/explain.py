@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from tilec.diagnostics import CompileError
-from tilec.emit.banner import extents, kilobytes, short
+from tilec.emit.banner import extents, kilobytes, roles, short
 from tilec.emit.hosteval import HostExprError, evaluate
 from tilec.emit.hostexpr import manifest_text
 from tilec.ir.expr import Buffer, Const, Expr, Scope
@@ -22,8 +22,8 @@ from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import (
-    AsyncCopy, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PSeq, PStmt, PWhile,
-    Registers, SharedTile, Stepped, TileLoop, Variant,
+    AsyncCopy, BulkStore, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PSeq, PStmt,
+    PWhile, Registers, SharedTile, Stepped, TileLoop, Variant, WarpSpecialized,
 )  # fmt: skip
 from tilec.targets import Target
 
@@ -56,7 +56,7 @@ def _keyed(key: str, rows: Sequence[str]) -> list[str]:
 def _launch(plan: Plan, launch: LaunchPlan) -> list[str]:
     best = launch.variants[0]
     lines = _keyed("launch", [_grid(plan, launch)])
-    if launch.panel:
+    if launch.panel and best.grid is None:
         lines += _keyed("", [f"blocks are numbered in panels of {launch.panel} rows, so that neighbours share what the L2 cache holds"])
     lines += _keyed("warehouse", _warehouse(plan))
     lines += _keyed("shelf", _shelf(best, plan.target))
@@ -70,8 +70,9 @@ def _launch(plan: Plan, launch: LaunchPlan) -> list[str]:
 
 
 def _grid(plan: Plan, launch: LaunchPlan) -> str:
-    best, threads = launch.variants[0], prod(launch.threads)
-    texts = [_text(e, plan) for e in launch.grid]
+    best = launch.variants[0]
+    threads = prod(best.threads or launch.threads)
+    texts = [_text(e, plan) for e in best.grid or launch.grid]
     blocks = _number(" * ".join(f"({t})" for t in texts))
     count = f" = {blocks} blocks" if blocks is not None else ""
     fit = plan.target.blocks_that_fit(threads, best.registers, best.shared_bytes)
@@ -162,6 +163,8 @@ def _body(s: PStmt, key: str, depth: int) -> list[str]:
             return lines
         case Stepped(span, body):
             return _body(body, f"line {span.line}", depth)
+        case WarpSpecialized():
+            return [*(_row(word, text) for word, text in roles(s)), *_body(s.epilogue, "", depth)]
         case Pipeline():
             return [_row(key, f"{pad}{_pipeline(s)}"), *_body(s.producers, "", depth + 1), *_body(s.consumers, "", depth + 1)]
         case PFor():
@@ -201,6 +204,9 @@ def _simple(s: PStmt) -> Iterator[str]:
             size = s.chunk * s.dst.dtype.bytes
             guard = "no guard" if s.valid is None else f"zeros unless {_short(s.valid)}"
             yield f"copy {s.src.name} -> {s.dst.name}  cp.async of {size} bytes, {_short(s.how.rounds)} a thread; {guard}"
+        case BulkStore():
+            chunks = f"{s.staging.buffers} chunks of 64x{s.staging.columns} a warp group"
+            yield f"copy {s.src.name} -> {s.map.tensor.name}  through {s.staging.tile.name} and the copy engine, {chunks}"
         case TileLoop():
             yield _tile_loop(s)
         case PGemm():

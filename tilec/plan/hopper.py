@@ -352,8 +352,9 @@ class _Builder:
             epilogue, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
+        registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at the launch, before warp groups exchange any
         out = Variant(
-            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, schedule.take, (),
+            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
             threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
         )  # fmt: skip
         return replace(out, when=condition_of(out, r.divisors), remarks=remarks)
