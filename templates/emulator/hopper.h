@@ -86,6 +86,8 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(const void* p, in
 }
 __device__ __forceinline__ void wgmma_fence() { tilec_wgmma_fence(); }
 __device__ __forceinline__ void wgmma_commit() { tilec_wgmma_commit(); }
+template <int n>
+__device__ __forceinline__ void wgmma_settle(float*) {}
 template <int pending>
 __device__ __forceinline__ void wgmma_wait(TILEC_SITE) {
   tilec_wgmma_wait(pending, tilec_line);
@@ -96,6 +98,10 @@ __device__ __forceinline__ void wgmma_wait(TILEC_SITE) {
   template <int trans_a, int trans_b>                                                                                             \
   inline void wgmma_m64n##n##k16_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {        \
     tilec_wgmma(tilec_wgmma_##kind, n, d, a, b, accumulate, trans_a != 0, trans_b != 0, tilec_line);                               \
+  }                                                                                                                               \
+  template <int trans_b>                                                                                                          \
+  inline void wgmma_m64n##n##k16_##kind##_held(type* d, const unsigned* a, unsigned long long b, bool accumulate, TILEC_SITE) {    \
+    tilec_wgmma_held(tilec_wgmma_##kind, n, d, a, b, accumulate, trans_b != 0, tilec_line);                                        \
   }
 #define TILEC_WGMMA(n, depth, type, kind)                                                                                            \
   inline void wgmma_m64n##n##k##depth##_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {     \

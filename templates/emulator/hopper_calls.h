@@ -21,6 +21,7 @@ void tilec_stmatrix_x4(void* p, unsigned r0, unsigned r1, unsigned r2, unsigned 
 unsigned long long tilec_wgmma_descriptor(const void* p, int leading, int stride, int swizzle, int line);
 void tilec_wgmma_fence();
 void tilec_wgmma(int kind, int n, void* d, unsigned long long a, unsigned long long b, bool accumulate, bool trans_a, bool trans_b, int line);
+void tilec_wgmma_held(int kind, int n, void* d, const unsigned* a, unsigned long long b, bool accumulate, bool trans_b, int line);
 void tilec_wgmma_commit();
 void tilec_wgmma_wait(int pending, int line);
 }

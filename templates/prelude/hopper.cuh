@@ -205,3 +205,11 @@ template <int pending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
+
+//@ wgmma_settle
+// Behind a wait: no use of the accumulators d moves in front of it.
+template <int n>
+__device__ __forceinline__ void wgmma_settle(float* d) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}

@@ -16,6 +16,7 @@ from tilec.emit.advance import advancing
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
+from tilec.emit.hopper_attention import pack_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling
@@ -37,6 +38,7 @@ from tilec.plan.plan import (
     BulkStore,
     FillRegisters,
     Leaf,
+    PackRegisters,
     PBarrier,
     PFor,
     PGemm,
@@ -48,6 +50,7 @@ from tilec.plan.plan import (
     PStmt,
     PWhile,
     Stepped,
+    Streamed,
     TileLoop,
     WarpSpecialized,
 )  # fmt: skip
@@ -135,7 +138,9 @@ class BodyWriter:
                 return self.pipeline(s, facts)
             case BulkStore():
                 return bulk_store_text(self.spell, s, self.maps[s.map], self.spell.variant, facts)
-            case WarpSpecialized():
+            case PackRegisters():
+                return pack_text(self.spell, s)
+            case WarpSpecialized() | Streamed():
                 raise AssertionError("a warp-specialised body is a kernel of its own")
             case _:
                 assert_never(s)

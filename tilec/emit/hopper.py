@@ -20,7 +20,7 @@ from tilec.ir.expr import Binary, Call, Const, Expr
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast
 from tilec.plan.hopper_plan import Operand, TensorMap
-from tilec.plan.plan import BulkStore, PSeq, Variant, WarpSpecialized
+from tilec.plan.plan import BulkStore, PSeq, Streamed, Variant, WarpSpecialized
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -182,8 +182,9 @@ class KernelWriter:
             for box in o.boxes:
                 first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
                 at = ", ".join(self.spell.expr(e, inner) for e in (first, *o.at[1:]))
-                boxes.append(_Load(f"{tile} + {box.offset}" if box.offset else tile, at))
-            parts.append(render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, rank=rank, map=name).lstrip("\n"))
+                boxes.append(BoxLoad(f"{tile} + {box.offset}" if box.offset else tile, at))
+            text = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, rank=rank, map=name, barrier="full + stage")
+            parts.append(text.lstrip("\n"))
         return "\n".join(parts)
 
     def products(self, s: WarpSpecialized, acc: str) -> str:
@@ -199,7 +200,7 @@ class KernelWriter:
                 d = f"reinterpret_cast<unsigned*>({d})"
             flag = first if p.register not in seen else "true"
             seen.add(p.register)
-            calls.append(_Call(d, f"a + {p.a >> 4}" if p.a else "a", f"b + {p.b >> 4}" if p.b else "b", flag))
+            calls.append(ProductCall(d, f"a + {p.a >> 4}" if p.a else "a", f"b + {p.b >> 4}" if p.b else "b", flag))
         return render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
 
     def consumer(self, s: WarpSpecialized, facts: Facts) -> tuple[str, str]:
@@ -209,7 +210,7 @@ class KernelWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class BoxLoad:
     """One load: where to, and its coordinates."""
 
     dst: str
@@ -217,7 +218,7 @@ class _Load:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class ProductCall:
     """One product: accumulator, descriptors, and whether it adds."""
 
     d: str
@@ -248,8 +249,9 @@ class _Store:
 def bulk_store_text(spell: Spelling, s: BulkStore, map_name: str, variant: Variant, facts: Facts) -> str:
     """A fragment through the staging area to the tensor."""
     whole = variant.body.body[0]
-    assert isinstance(whole, WarpSpecialized)
-    m, n, consumers = whole.gemm.m, whole.gemm.n, whole.schedule.consumers
+    assert isinstance(whole, WarpSpecialized | Streamed)
+    consumers = whole.schedule.consumers
+    m, n = (whole.gemm.m, whole.gemm.n) if isinstance(whole, WarpSpecialized) else (64 * consumers, whole.second.n)
     wide = s.src.dtype.bits == s.map.tensor.dtype.bits == 32
     written = "store_vec" if wide else "stmatrix_x4"
     for entry in (written, "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_store_{len(s.at)}d"):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilec.diagnostics import Span
-from tilec.emit import gemm, hopper, pipeline, prelude
+from tilec.emit import gemm, hopper, hopper_attention, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
 from tilec.emit.cliteral import ctype
@@ -23,7 +23,7 @@ from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.plan import THREAD, LaunchPlan, Plan, SharedTile, Variant
+from tilec.plan.plan import THREAD, LaunchPlan, Plan, SharedTile, Streamed, Variant
 
 AXES = "xyz"
 KERNEL_NAMES = frozenset("thread warp lane block workspace panel_blocks panel_top in_panel panel_rows chunk".split())
@@ -121,7 +121,16 @@ def _hopper_kernel(file: _File, plan: Plan, spell: Spelling) -> str:
     spell.names.reserve([*hopper.RESERVED, *maps])
     assert variant.threads is not None
     writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
-    kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, lambda body: [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)])
+
+    def declarations(body: str) -> list[str]:
+        return [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)]
+
+    if isinstance(variant.body.body[0], Streamed):
+        spell.names.reserve(hopper_attention.RESERVED)
+        spell.fast_math = True  # of row statements: see Streamed
+        kernel: hopper.KernelWriter | hopper_attention.StreamWriter = hopper_attention.StreamWriter(spell, file.comment, writer.sequence, declarations)
+    else:
+        kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, declarations)
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
     return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
 

@@ -103,8 +103,10 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
         spell.need("shfl_xor")
     partners = [_Partner(spell.names.fresh("p"), size) for _, size in s.partners]
     merge = spell.expr(combine(s.op, acc, value, dtype, s.nan_propagate), known)
+    chained = s.chains > 1 and not s.partners and bool(inner) and layout.padded(s.dim) <= layout.shape[s.dim]
     return render(
-        "reduce/block.cu.jinja", type=ctype(dtype), source_type=ctype(s.src.dtype), result=spell.var(result), results=results,
+        "reduce/chains.cu.jinja" if chained else "reduce/block.cu.jinja", chains=s.chains, chain=spell.names.fresh("c") if chained else "",
+        last=inner[0].var if inner else "", type=ctype(dtype), source_type=ctype(s.src.dtype), result=spell.var(result), results=results,
         acc=spell.var(acc), identity=spell.expr(identity(s.op, dtype), known), inner=inner[::-1], value=shared_name,
         src=spell.buffer(s.src), register=spell.expr(register, known), valid=_valid(spell, layout, s, digits, known),
         take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known), lane_steps=s.lane_steps, merge=merge,

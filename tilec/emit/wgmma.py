@@ -1,6 +1,7 @@
 """The products of warp groups as prelude entries, written when a file asks for them: one function a shape and type.
 
     entry("wgmma_m64n256k16_f16_f32") -> the function that multiplies 64x16 by 16x256 halves into 128 floats a thread
+    entry("wgmma_m64n128k16_f16_f32_held") -> the same with the 64x16 halves in registers, four words a thread
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from tilec.emit.render import render
 
 PREFIX = "wgmma_m64n"
-_NAME = re.compile(r"wgmma_m64n(\d+)k(\d+)_(\w+?)_(f32|f16|s32)")
+_NAME = re.compile(r"wgmma_m64n(\d+)k(\d+)_([a-z0-9]+)_(f32|f16|s32)(_held)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,23 @@ def text(name: str) -> str | None:
     c_type, constraint, share = _ACCUMULATORS[found[4]]
     count = n // share
     integer = found[4] == "s32"
+    if found[5]:
+        return _held(name, n, found[3], found[4], count, c_type, constraint)
     return render(
         "prelude/wgmma.cuh.jinja", name=name, n=n, k=operands.k, type=c_type, count=count, transposes=operands.transposes,
         kinds=f"{found[4]}.{operands.ptx}", registers=_register_lines(count), operands=_operand_lines(count, constraint),
         immediates="" if integer else f", 1, 1, %{count + 3}, %{count + 4}" if operands.transposes else ", 1, 1",
+    ) + "\n"  # fmt: skip
+
+
+def _held(name: str, n: int, kind: str, sum_kind: str, count: int, c_type: str, constraint: str) -> str | None:
+    """A product whose a lies in registers; 16-bit elements only, whose b may run along n."""
+    operands = _OPERANDS[kind]
+    if not operands.transposes:
+        return None
+    return render(
+        "prelude/wgmma_held.cuh.jinja", name=name, n=n, k=operands.k, type=c_type, count=count, kinds=f"{sum_kind}.{operands.ptx}",
+        registers=_register_lines(count), operands=_operand_lines(count, constraint),
     ) + "\n"  # fmt: skip
 
 

@@ -126,3 +126,41 @@ class Staging:
     columns: int
     buffers: int
     span: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchedule:
+    """The numbers of a kernel that streams tiles past a held one.
+
+    `give` and `take` are the registers of a producer's and of a consumer's thread, `stages` the versions of either streamed
+    tile. `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone stream the same
+    tiles; `longest_first` lets it run slowest and downwards inside sections of `section` others, whose streamed tiles fit the L2
+    cache together, where tiles of a high index take longer.
+    """
+
+    consumers: int
+    stages: int
+    give: int
+    take: int
+    row_axis: int
+    longest_first: bool
+    section: Expr
+    barriers: int
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the block: the consumers' first, then the producer's."""
+        return 128 * (self.consumers + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RowProduct:
+    """A product of a consumer's 64 rows: `instruction` is the prelude's name; `a` and `b` say how far into the operands each
+    instruction of it goes: bytes, or words where a is held in registers. `trans_b`: rows of b run along n."""
+
+    instruction: str
+    n: int
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    trans_b: bool

@@ -19,7 +19,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.hopper_plan import Operand, Schedule, Staging, TensorMap, WarpGroupGemm
+from tilec.plan.hopper_plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
 
@@ -235,6 +235,7 @@ class PBarrier:
     count: Expr | None = None
     why: str = ""
     span: Span = NOWHERE
+    chains: int = 1  # partial results that a thread keeps of a line, joined before the lanes meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +295,53 @@ class WarpSpecialized:
 
 
 @dataclass(frozen=True, slots=True)
+class Streamed:
+    """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `hopper_attention`).
+
+    Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores and
+    drops none while `var` is below `clean`; `rows` run under the second product of the step before, `late` behind it. `some`
+    tells that every tile has a step. `fragments` are all of the
+    consumers' registers, `setup` scalars, `prologue` what the consumers do before a tile's first step,
+    `epilogue` what they do after its last.
+    """
+
+    schedule: StreamSchedule
+    held: Operand
+    a: Operand
+    b: Operand
+    first: RowProduct
+    second: RowProduct
+    scores: Buffer
+    probs: Buffer
+    out: Buffer
+    block_vars: tuple[Var, ...]
+    grid: tuple[Expr, ...]
+    var: Var
+    start: Expr
+    stop: Expr
+    some: bool
+    clean: Expr | None
+    fragments: tuple[Buffer, ...]
+    setup: PSeq
+    prologue: PSeq
+    mask: PSeq
+    rows: PSeq
+    late: PSeq
+    epilogue: PSeq
+    spans: tuple[Span, Span, Span, Span, Span, Span]  # loop, copies of held, a and b, both products
+
+
+@dataclass(frozen=True, slots=True)
+class PackRegisters:
+    """`words` pairs of neighbouring registers of the float fragment `src`, rounded into the 16-bit fragment `dst`."""
+
+    src: Buffer
+    dst: Buffer
+    words: int
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class BulkStore:
     """A fragment with the accumulator's map stored by the copy engine, its first element at `at` (innermost first).
 
@@ -311,6 +359,8 @@ class BulkStore:
 PStmt: TypeAlias = (
     PSeq
     | WarpSpecialized
+    | Streamed
+    | PackRegisters
     | BulkStore
     | PScalar
     | PFor

@@ -22,6 +22,7 @@ from tilec.plan.barriers import place_barriers
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.hopper import Request, plan_hopper
+from tilec.plan.hopper_attention import plan_attention
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -126,6 +127,9 @@ def _with_hopper(request: Request, portable: list[Variant], target: Target) -> l
     Beside an older `target` it is a body more, and all of the portable ones stay.
     """
     found = plan_hopper(request)
+    if isinstance(found, str):
+        other = plan_attention(request)
+        found = other or found
     if isinstance(found, str):
         remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)
         return [replace(v, remarks=(*v.remarks, remark)) for v in portable]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, TileLoop, WarpSpecialized
+from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized
 
 
 def plan_children(s: PStmt) -> tuple[PStmt, ...]:
@@ -20,6 +20,8 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
             return (s.producers, s.consumers)
         case WarpSpecialized():
             return (s.setup, s.epilogue)
+        case Streamed():
+            return (s.setup, s.prologue, s.mask, s.rows, s.late, s.epilogue)
         case _:
             return ()
 

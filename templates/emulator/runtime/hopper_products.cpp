@@ -19,6 +19,7 @@ struct Product {
   int line;
   int issued = 0;
   void* d[128] = {};
+  const unsigned* held[128] = {};  // the words of a, when it lies in registers
 };
 
 struct WarpGroup {
@@ -103,10 +104,21 @@ void add_to(void* d, const Product& p, int i, double sum) {
   }
 }
 
+// The a of a product that lies in registers, as it is now: words (row g), (row g + 8), then both eight columns further.
+void read_held(const Product& p, std::vector<float>& out) {
+  out.resize(64 * 16);
+  for (int m = 0; m < 64; ++m)
+    for (int k = 0; k < 16; ++k) {
+      const unsigned word = p.held[m / 16 * 32 + m % 8 * 4 + k % 8 / 2][k / 8 * 2 + m % 16 / 8];
+      out[static_cast<size_t>(m * 16 + k)] = decode(p.kind, word >> k % 2 * 16 & 0xffff);
+    }
+}
+
 // Products are summed exactly or nearly so, and rounded once into the accumulator; integers wrap.
 void multiply(const Product& p) {
   static std::vector<float> a, b;
-  read_operand(p, p.a, p.trans_a, 64, a);
+  if (p.held[0] != nullptr) read_held(p, a);
+  else read_operand(p, p.a, p.trans_a, 64, a);
   const int depth = depth_of(p.kind);
   read_operand(p, p.b, p.trans_b, p.n, b);
   for (int m = 0; m < 64; ++m) {
@@ -163,21 +175,35 @@ unsigned long long tilec_wgmma_descriptor(const void* p, int leading, int stride
 
 void tilec_wgmma_fence() { issuers[static_cast<size_t>(current->index)].fenced = true; }
 
-void tilec_wgmma(int kind, int n, void* d, unsigned long long a, unsigned long long b, bool accumulate, bool trans_a, bool trans_b, int line) {
+namespace {
+
+void issue(const Product& wanted, void* d, const unsigned* held) {
   Issuer& mine = issuers[static_cast<size_t>(current->index)];
   WarpGroup& g = groups[static_cast<size_t>(current->index) / 128];
-  if (!mine.fenced) fail("fault", line, "a product of a warp group without a wgmma_fence in front of it");
+  if (!mine.fenced) fail("fault", wanted.line, "a product of a warp group without a wgmma_fence in front of it");
   const size_t place = static_cast<size_t>(mine.issued - g.done);
-  if (place == g.open.size()) g.open.push_back({kind, n, a, b, accumulate, trans_a, trans_b, line});
+  if (place == g.open.size()) g.open.push_back(wanted);
   Product& p = g.open[place];
-  if (p.kind != kind || p.n != n || p.a != a || p.b != b || p.accumulate != accumulate || p.trans_a != trans_a || p.trans_b != trans_b)
-    fail("fault", line, "the threads of a warp group issue different products");
+  if (p.kind != wanted.kind || p.n != wanted.n || p.a != wanted.a || p.b != wanted.b || p.accumulate != wanted.accumulate ||
+      p.trans_a != wanted.trans_a || p.trans_b != wanted.trans_b)
+    fail("fault", wanted.line, "the threads of a warp group issue different products");
   p.d[current->index % 128] = d;
+  p.held[current->index % 128] = held;
   ++p.issued;
   ++mine.issued;
   if (p.issued < 128) return;
   if (settings.asynchrony == Asynchrony::eager) advance(g, g.done + static_cast<long>(g.open.size()));
   wake_waiting();
+}
+
+}  // namespace
+
+void tilec_wgmma(int kind, int n, void* d, unsigned long long a, unsigned long long b, bool accumulate, bool trans_a, bool trans_b, int line) {
+  issue({kind, n, a, b, accumulate, trans_a, trans_b, line}, d, nullptr);
+}
+
+void tilec_wgmma_held(int kind, int n, void* d, const unsigned* a, unsigned long long b, bool accumulate, bool trans_b, int line) {
+  issue({kind, n, 0, b, accumulate, false, trans_b, line}, d, a);
 }
 
 void tilec_wgmma_commit() {

@@ -1,0 +1,269 @@
+"""The CUDA text of a kernel that streams tiles past a held one; see `plan.hopper_attention` for what it does.
+
+    StreamWriter(spell, comment, write, tile_lines).text("attention", parameters, ["Q_map", "K_map", "V_map", "O_map"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilec.analysis.facts import Facts
+from tilec.diagnostics import Span
+from tilec.emit.cliteral import ctype
+from tilec.emit.hopper import BoxLoad, ProductCall, Write
+from tilec.emit.memory import Spelling
+from tilec.emit.render import render
+from tilec.emit.unused import mentions
+from tilec.ir.dtypes import BFLOAT16, INT32
+from tilec.ir.expr import Binary, Buffer, Const, Var
+from tilec.ir.tile import Let
+from tilec.ir.visit import substitute
+from tilec.plan.hopper_plan import Operand, RowProduct
+from tilec.plan.plan import BulkStore, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed
+from tilec.plan.walk import walk_plan
+
+RESERVED = frozenset("warp_group tiles rows others tile section section_top section_width in_section clean_end other end chain".split())
+"""C names that the text declares for itself, besides those made from names of tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """One tile's barriers, counters and texts: how it is filled, and how products find it."""
+
+    full: str
+    empty: str
+    stage: str
+    phase: str
+    tiles: str
+    at: int
+    stages: int
+    bytes: int
+    loads: str
+    pointer: str
+    descriptor: str
+
+    @property
+    def advance(self) -> str:
+        """To the next version."""
+        return f"if (++{self.stage} == {self.stages}) {{\n{self.stage} = 0;\n{self.phase} ^= 1;\n}}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What the template says in figures and short expressions."""
+
+    threads: int
+    first: int
+    consumers: int
+    give: int
+    take: int
+    var: str
+    start: str
+    stop: str
+    some: bool
+    scores: int
+    out: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """Steps that treat their scores alike: up to which, and the statements under the second product."""
+
+    comment: str
+    stop: str
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWriter:
+    """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
+
+    spell: Spelling
+    comment: Callable[[Span], str]
+    write: Write
+    tile_lines: Callable[[str], list[str]]
+
+    def text(self, symbol: str, parameters: str, maps: Sequence[str]) -> str:
+        """The __global__ function."""
+        spell, variant = self.spell, self.spell.variant
+        s = variant.body.body[0]
+        assert isinstance(s, Streamed)
+        for entry in _ENTRIES:
+            spell.need(entry)
+        stores = any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue))
+        if stores:
+            spell.need("bulk_wait_read")
+        known, lets = self.lets(s, variant.facts)
+        inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
+        spell.var(s.var)
+        allocs = "\n".join(self.declaration(b) for b in s.fragments)
+        prologue, epilogue = f"{allocs}\n{self.write(s.prologue, known)}", self.write(s.epilogue, known)
+        masked, plain = self.write(PSeq((*s.mask.body, *s.rows.body)), inner), self.write(s.rows, inner)
+        late = self.write(s.late, inner)
+        held, a, b = self.rings(s, maps, variant.facts)
+        numbers = self.numbers(s, variant.facts)
+        loops = self.loops(s, numbers, masked, plain, known)
+        used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, masked, late, *(x.stop for x in loops)))
+        produced = "\n".join((numbers.start, numbers.stop, held.loads, a.loads, b.loads))
+        pieces = {
+            "counts": self.counts(s, variant.facts),
+            "producer_places": self.places(s, produced), "consumer_places": self.front(s, used, lets),
+            "first": self.product(s.first, held.tiles, a, s, True), "second": self.product(s.second, "", b, s, False),
+            "prologue": prologue, "masked": masked, "late": late, "epilogue": epilogue,
+        }  # fmt: skip
+        tiles = self.tile_lines("\n".join((*pieces.values(), held.pointer, a.pointer, b.pointer)))
+        places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
+        return render(
+            "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
+            stores=stores, rings=(held, a, b), held=held, a=a, b=b, loops=loops, scores=spell.buffer(s.scores), out=spell.buffer(s.out),
+            **pieces,
+        )  # fmt: skip
+
+    def declaration(self, b: Buffer) -> str:
+        """The registers of a fragment."""
+        place = self.spell.variant.placements[b]
+        assert isinstance(place, Registers)
+        self.spell.need_type(b.dtype)
+        return f"{'alignas(16) ' if b.dtype.bytes < 4 else ''}{ctype(b.dtype)} {self.spell.buffer(b)}[{place.layout.registers}];"
+
+    def numbers(self, s: Streamed, facts: Facts) -> _Numbers:
+        """Figures and short texts."""
+        c, spell = s.schedule, self.spell
+        return _Numbers(
+            c.threads, 128 * c.consumers, c.consumers, c.give, c.take, spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts),
+            s.some, s.first.n // 2, s.second.n // 2,
+        )  # fmt: skip
+
+    def loops(self, s: Streamed, k: _Numbers, masked: str, plain: str, facts: Facts) -> list[_Loop]:
+        """The steps whose scores are all kept, then those with a mask; one loop where there is no such difference."""
+        lead = self.comment(s.spans[0])
+        if not s.mask.body:
+            return [_Loop(lead, "end", plain)]
+        if s.clean is None:
+            return [_Loop(lead, "end", masked)]
+        clean = self.spell.expr(s.clean, facts)
+        test = f"{clean} < end ? {clean} : end"
+        return [
+            _Loop(f"{lead}\n// Below this step every score is kept.\nconst int clean_end = {test};", "clean_end", plain),
+            _Loop("", "end", masked),
+        ]
+
+    def counts(self, s: Streamed, facts: Facts) -> str:
+        """Declarations of the numbers of tiles, and of the section."""
+        c = s.schedule
+        texts = [self.spell.expr(e, facts) for e in s.grid]
+        others = [t for n, t in enumerate(texts) if n != c.row_axis and t != "1"]
+        product = " * ".join(map(_factor, others)) or "1"
+        line = f"const int rows = {texts[c.row_axis]}, others = {product}, tiles = rows * others;"
+        if not c.longest_first:
+            return line
+        return f"{line}\nconst int section = {self.spell.expr(c.section, facts)};"
+
+    def places(self, s: Streamed, used: str) -> str:
+        """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
+        c, spell = s.schedule, self.spell
+        names = [spell.var(v) for v in s.block_vars]
+        left = [n for n in range(len(names)) if n != c.row_axis]
+        lines: list[str] = []
+        if any(mentions(used, names[n]) for n in left):
+            number = "section_top + in_section % section_width" if c.longest_first else "tile / rows"
+            if len(left) == 1:
+                lines.append(f"const int {names[left[0]]} = {number};")
+            else:
+                width = _factor(spell.expr(s.grid[left[0]], spell.variant.facts))
+                lines.append(f"const int other = {number};")
+                both = zip(left, "%/", strict=True)
+                lines += [f"const int {names[n]} = other {op} {width};" for n, op in both if mentions(used, names[n])]
+        row = names[c.row_axis]
+        return render("kernel/tile_sections.cu.jinja", longest_first=c.longest_first, row=row, uses_row=mentions(used, row), lines=lines)
+
+    def lets(self, s: Streamed, facts: Facts) -> tuple[Facts, list[tuple[str, str]]]:
+        """The author's scalars: what they say, and each with its declaration."""
+        out: list[tuple[str, str]] = []
+        for x in s.setup.body:
+            inner = x.body.body[0] if isinstance(x, Stepped) else x
+            assert isinstance(inner, PScalar) and isinstance(inner.stmt, Let)
+            var, value = inner.stmt.var, inner.stmt.value
+            out.append((self.spell.var(var), f"const {ctype(var.dtype)} {self.spell.var(var)} = {self.spell.expr(value, facts)};"))
+            facts = facts.with_let(var, value)
+        return facts, out
+
+    def front(self, s: Streamed, used: str, lets: Sequence[tuple[str, str]]) -> str:
+        """What a tile needs in front of the consumers' statements: block indices and scalars that they mention."""
+        kept: list[str] = []
+        for name, text in reversed(lets):
+            if mentions(used, name):
+                kept.insert(0, text)
+                used += text
+        return "\n".join(t for t in (self.places(s, used), *kept) if t)
+
+    def rings(self, s: Streamed, maps: Sequence[str], facts: Facts) -> tuple[_Ring, _Ring, _Ring]:
+        """The held tile and both streamed ones."""
+        c = s.schedule
+        here = facts.with_loop(s.var, s.start, Binary("add", s.stop, Const(1, INT32), INT32), Const(1, INT32))
+        before = Binary("sub", s.var, Const(1, INT32), INT32)
+        held = self.ring(s.held, maps[0], c.barriers, 1, s.spans[1], {}, here)
+        a = self.ring(s.a, maps[1], c.barriers + 16, c.stages, s.spans[2], {}, here)
+        b = self.ring(s.b, maps[2], c.barriers + 16 + 16 * c.stages, c.stages, s.spans[3], {s.var: before}, here)
+        return held, a, b
+
+    def ring(self, o: Operand, map_name: str, at: int, stages: int, span: Span, shift: dict[Var, Binary], facts: Facts) -> _Ring:
+        """One tile; `shift` says at which step of the producer's loop it is loaded."""
+        spell = self.spell
+        tile = spell.buffer(o.tile)
+        names = {n: spell.names.fresh(f"{tile}_{n}") for n in ("full", "empty", "stage", "phase", "tiles")}
+        rank = len(o.at)
+        spell.need(f"tma_load_{rank}d")
+        version = f"{tile} + {names['stage']} * {o.elements}" if stages > 1 else tile
+        full = f"{names['full']} + {names['stage']}" if stages > 1 else names["full"]
+        boxes = []
+        for box in o.boxes:
+            first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
+            text = ", ".join(spell.expr(substitute(e, dict(shift)), facts) for e in (first, *o.at[1:]))
+            boxes.append(BoxLoad(f"{version} + {box.offset}" if box.offset else version, text))
+        loads = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, rank=rank, map=map_name, barrier=full)
+        loads = loads.lstrip("\n")
+        groups = o.group_step and spell.variant.threads and spell.variant.threads[0] > 256
+        pointer = f"{tile} + warp_group * {o.group_step // o.tile.dtype.bytes}" if groups else tile
+        descriptor = f"{o.leading}, {o.stride}, {o.mode}"
+        return _Ring(**names, at=at, stages=stages, bytes=o.bytes, loads=loads, pointer=pointer, descriptor=descriptor)
+
+    def product(self, p: RowProduct, held: str, ring: _Ring, s: Streamed, first: bool) -> str:
+        """The instructions of a product of one step, closed as a group."""
+        spell = self.spell
+        spell.need(p.instruction)
+        d = spell.buffer(s.scores if first else s.out)
+        name = f"{p.instruction}<0, {int(p.trans_b)}>" if first else f"{p.instruction}<{int(p.trans_b)}>"
+        b = spell.names.fresh("b")
+        words = "" if first else f"reinterpret_cast<const unsigned*>({spell.buffer(s.probs)})"
+        operand = s.a if first else s.b
+        calls = []
+        for n, (x, y) in enumerate(zip(p.a, p.b, strict=True)):
+            left = (f"{held} + {x >> 4}" if x else held) if first else (f"{words} + {x}" if x else words)
+            calls.append(ProductCall(d, left, f"{b} + {y >> 4}" if y else b, "false" if first and n == 0 else "true"))
+        body = render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
+        lead = self.comment(s.spans[4 if first else 5])
+        start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
+        return "\n".join(("{", lead, start, "wgmma_fence();", body, "wgmma_commit();", "}"))
+
+
+def _factor(text: str) -> str:
+    return text if text.replace("_", "").isalnum() else f"({text})"
+
+
+def pack_text(spell: Spelling, s: PackRegisters) -> str:
+    """A cast of a whole fragment, two registers at a time."""
+    pack = "pack_bfloat162" if s.dst.dtype == BFLOAT16 else "pack_half2"
+    spell.need(pack)
+    return render(
+        "parallel/pack.cu.jinja", var=spell.names.fresh("r"), words=s.words, pack=pack, dst=spell.buffer(s.dst), src=spell.buffer(s.src)
+    )  # fmt: skip
+
+
+_ENTRIES = (
+    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
+    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
+    "wgmma_settle",
+)  # fmt: skip
+"""Prelude entries that every such kernel uses."""

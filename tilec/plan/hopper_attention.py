@@ -1,0 +1,291 @@
+"""Plans kernels that stream tiles past a held one for Hopper: attention, and whatever else multiplies, works on rows, multiplies.
+
+A producer warp group brings the held tile once a block and both streamed tiles step by step, each through a ring of its own.
+Each consumer warp group owns 64 rows: its product of the next step runs ahead of the author's row statements of this one, which
+run in registers under the second product. Blocks are persistent. Decisions are in `StreamSchedule` and `Streamed`.
+
+    Q 128x128 held, K and V 128x128 streamed: 2 consumers, 2 versions of K and V, 24/240 registers, 193 KB
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilec.analysis.affine import depends_on
+from tilec.analysis.facts import Facts
+from tilec.analysis.proofs import prove
+from tilec.ir.dtypes import FLOAT32, INT32, INT64
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var
+from tilec.ir.tile import Copy, Let, Reduce, Seq, Stmt
+from tilec.ir.visit import substitute
+from tilec.layout import atoms
+from tilec.layout.fragment import FragmentLayout, same_map
+from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.domains import cast, paired, static_shape, whole
+from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of, span_swizzle
+from tilec.plan.hopper_attention_match import Match, match
+from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
+from tilec.plan.legal import legalise
+from tilec.plan.lower import Lowering, Setting
+from tilec.plan.plan import (
+    THREAD,
+    BulkStore,
+    PackRegisters,
+    Placement,
+    PReduce,
+    PSeq,
+    PStmt,
+    Registers,
+    SharedTile,
+    Streamed,
+    Variant,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What measurements on an H200 settled, as data.
+
+    `registers`: (producer, consumer) by the number of consumers; `spare`: those a consumer needs besides its tiles. `stages`:
+    versions of the streamed tiles, `most_stages` when the author asks for more. `cache`: bytes of streamed tensors that blocks
+    in work at the same time should share. `chains`: independent chains of a reduction inside a thread.
+    """
+
+    registers: Mapping[int, tuple[int, int]]
+    spare: int = 32
+    stages: int = 2
+    most_stages: int = 4
+    cache: int = 24 << 20
+    chains: int = 2
+
+
+RULES = Rules(registers={1: (40, 232), 2: (24, 240), 3: (32, 160)})
+
+
+def plan_attention(r: Request) -> Variant | str:
+    """The body of a launch that streams tiles past a held one; the reason why not, empty for kernels of another form."""
+    found = match(r.launch, r.written)
+    if isinstance(found, str):
+        return found
+    rows, keys = static_shape(found.scores)
+    columns = static_shape(found.out)[1]
+    if rows not in (64, 128, 192):
+        return f"warp groups of 64 rows do not share blocks of {rows} rows"
+    consumers = rows // 64
+    for n in (keys, columns):
+        if n % 16 or n > 256:
+            return f"warp groups do not multiply tiles of 64x{n}"
+    need = keys // 2 + keys // 4 + columns // 2 + RULES.spare
+    if need > RULES.registers[consumers][1]:
+        return f"tiles of {rows}x{keys} and {rows}x{columns} take about {need} registers a thread, more than {consumers} warp groups have"
+    facts = _facts(r, found)
+    operands = _operands(found, facts)
+    if isinstance(operands, str):
+        return operands
+    return _Builder(r, found, facts, consumers, *operands).variant()
+
+
+def _facts(r: Request, found: Match) -> Facts:
+    """What the body may rely on: no extent of a tensor that it reads through a map is 0."""
+    facts = Facts().with_launch(r.launch, (128, 1, 1))
+    for v, n in r.divisors.items():
+        facts = facts.with_divisor(v, n)
+    for c in (found.held, *found.streams):
+        for e in c.src.buffer.shape:
+            if isinstance(e, Var):
+                facts = facts.with_range(e, lo=1)
+    return facts
+
+
+def _operands(found: Match, facts: Facts) -> tuple[Operand, Operand, Operand] | str:
+    """The held tile and both streamed ones; or why the copy engine or wgmma cannot take one."""
+    first, second = found.first, found.second
+    depth = static_shape(first.a.buffer)[0 if first.trans_a else 1]
+    keys = static_shape(found.scores)[1]
+    if depth % 16:
+        return f"rows of {first.a.buffer.name} are no multiple of 16 long"
+    out: list[Operand] = []
+    for copy, k_major, k, rows in (
+        (found.held, not first.trans_a, depth, 64),
+        (found.streams[0], first.trans_b, depth, 0),
+        (found.streams[1], second.trans_b, keys, 0),
+    ):  # fmt: skip
+        one = operand_of(copy, k_major, k, rows, found.resolved, facts)
+        if isinstance(one, str):
+            return one
+        out.append(one)
+    return out[0], out[1], out[2]
+
+
+def _along(o: Operand, steps: int) -> tuple[int, ...]:
+    """Bytes from the tile's start to each of its first `steps` slices of 16 elements along k."""
+    if not o.k_major:
+        return tuple(16 * o.span * s for s in range(steps))
+    row = o.shape[0] * o.span
+    return tuple(32 * s // o.span * row + 32 * s % o.span for s in range(steps))
+
+
+class _Rows(Lowering):
+    """Lowers what the consumers do: whole accumulators leave through the copy engine, casts of fragments go two at a time."""
+
+    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int) -> None:
+        super().__init__(at)
+        self.shape = shape
+        self.consumers = consumers
+        self.stores: list[BulkStore] = []
+
+    def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
+        src, dst = s.src.buffer, s.dst.buffer
+        found = bulk_store_of(s, self.at.layouts.get(src), self.shape, self.consumers, facts)
+        if found is not None:
+            self.stores.append(found)
+            return found
+        if src.scope is dst.scope is Scope.FRAGMENT and src.dtype == FLOAT32 and dst.dtype.name in ("float16", "bfloat16"):
+            held, wanted = self.at.layouts[src], self.at.layouts[dst]
+            if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
+                return PackRegisters(src, dst, held.registers // 2, s.span)
+        return super().copy(s, facts, ahead)
+
+    def reduce(self, s: Reduce) -> PReduce:
+        return replace(super().reduce(s), chains=RULES.chains)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Puts one body together."""
+
+    r: Request
+    found: Match
+    facts: Facts
+    consumers: int
+    held: Operand
+    a: Operand
+    b: Operand
+
+    def variant(self) -> Variant | str:
+        """The finished body; or why it does not fit."""
+        found = self.found
+        threads = 128 * self.consumers
+        parts = (found.prologue, found.mask, found.rows, found.late, found.epilogue)
+        shapes = {b: static_shape(b) for b in (found.scores, found.probs, found.out)}
+        fixed = {b: atoms.warp_group_accumulator(m, n, self.consumers) for b, (m, n) in shapes.items()}
+        legal = legalise(Seq((*found.allocs, *(s for p in parts for s in p))), threads, self.r.target, self.r.ieee, fixed)
+        if legal.remarks:
+            return legal.remarks[0].message
+        for b, layout in fixed.items():
+            if not same_map(legal.layouts[b], layout):
+                return f"{b.name} is used by other threads than those that multiply it"
+        return self._lowered(parts, dict(legal.layouts))
+
+    def _lowered(self, parts: Sequence[tuple[Stmt, ...]], layouts: dict[Buffer, FragmentLayout]) -> Variant | str:
+        """The parts as planned statements, with what they know."""
+        found, threads = self.found, 128 * self.consumers
+        bodies: list[Stmt] = []
+        for p in parts:
+            one = legalise(Seq(p), threads, self.r.target, self.r.ieee, layouts)
+            layouts |= one.layouts
+            bodies.append(one.body)
+        setting = Setting(threads, (), layouts, {}, _no_tile, _alignment, Seq(tuple(bodies)), 1)
+        m, n = static_shape(found.out)
+        lowering = _Rows(setting, (m, n), self.consumers)
+        facts = self.facts.with_range(THREAD, 0, threads - 1)
+        setup = lowering.sequence(found.lets, facts, True)
+        for s in found.lets:
+            facts = facts.with_let(s.var, s.value)
+        inner = facts.with_loop(found.loop.var, found.loop.start, found.loop.stop, found.loop.step)
+        for x in found.rows:
+            if isinstance(x, Let):
+                inner = inner.with_let(x.var, x.value)
+        inside = (facts, inner, inner, inner, facts)
+        done = [lowering.sequence((b,), f, True) for b, f in zip(bodies, inside, strict=True)]
+        if lowering.scratch:
+            return f"rows of {lowering.scratch[0].name.removesuffix('_parts')} are reduced across warps"
+        return self._assemble(lowering, layouts, setup, done)
+
+    def _assemble(
+        self, lowering: _Rows, layouts: Mapping[Buffer, FragmentLayout], setup: PSeq, done: Sequence[PSeq]
+    ) -> Variant | str:
+        """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
+        found, r = self.found, self.r
+        stagings = list({id(s.staging.tile): s.staging for s in lowering.stores}.values())
+        staged = max((prod(static_shape(s.tile)) * s.tile.dtype.bytes for s in stagings), default=0)
+        room = r.target.shared_per_block_max - 1024 - self.held.bytes - staged
+        asked = min(max(RULES.stages, found.loop.num_stages or 0), RULES.most_stages)
+        stages = min(asked, room // (self.a.bytes + self.b.bytes))
+        if stages < 2:
+            return f"{self.held.tile.name} and two pairs of streamed tiles do not fit the shared memory"
+        at_a = self.held.bytes
+        at_b = at_a + stages * self.a.bytes
+        at_out = at_b + stages * self.b.bytes
+        schedule = self._schedule(stages, at_out + staged)
+        placements: dict[Buffer, Placement] = {
+            self.held.tile: ring_of(self.held, 0, 1),
+            self.a.tile: ring_of(self.a, at_a, stages),
+            self.b.tile: ring_of(self.b, at_b, stages),
+        }  # fmt: skip
+        for s in stagings:
+            rows, columns = static_shape(s.tile)
+            placements[s.tile] = SharedTile(SharedLayout((rows, columns), s.tile.dtype.bytes, columns, span_swizzle(s.span)), at_out)
+        placements |= {b: Registers(f) for b, f in layouts.items()}
+        body = self._body(schedule, setup, done)
+        maps = (self.held.map, self.a.map, self.b.map, *(s.map for s in lowering.stores))
+        out = Variant(
+            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, schedule.take, (),
+            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
+        )  # fmt: skip
+        return replace(out, when=condition_of(out, r.divisors))
+
+    def _schedule(self, stages: int, barriers: int) -> StreamSchedule:
+        """The numbers, and the order of tiles."""
+        found, launch = self.found, self.r.launch
+        row = paired(found.held.src)[0]
+        at = substitute(found.held.src.starts[row], found.resolved)
+        axis = next((n for n, v in enumerate(launch.block_vars) if depends_on(at, (v,))), 0)
+        longest = depends_on(substitute(found.loop.stop, found.resolved), (launch.block_vars[axis],))
+        others: Expr = Const(1, INT64)
+        for n, e in enumerate(launch.grid):
+            if n != axis:
+                others = Binary("mul", others, cast(e, INT64), INT64)
+        size: Expr = Const(0, INT64)
+        for c in found.streams:
+            one: Expr = Const(c.src.buffer.dtype.bytes, INT64)
+            for e in c.src.buffer.shape:
+                one = Binary("mul", one, cast(e, INT64), INT64)
+            size = Binary("add", size, one, INT64)
+        fit = Binary("floordiv", Binary("mul", others, Const(RULES.cache, INT64), INT64), size, INT64)
+        section = cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)
+        return StreamSchedule(
+            self.consumers, stages, *RULES.registers[self.consumers], axis, longest, section, barriers, barriers + 16 + 32 * stages
+        )  # fmt: skip
+
+    def _body(self, schedule: StreamSchedule, setup: PSeq, done: Sequence[PSeq]) -> Streamed:
+        found, r = self.found, self.r
+        keys, columns = static_shape(found.scores)[1], static_shape(found.out)[1]
+        depth = self.a.shape[1] if self.a.k_major else self.a.shape[0]
+        first = RowProduct(
+            f"wgmma_m64n{keys}k16_{found.kind}", keys, _along(self.held, depth // 16), _along(self.a, depth // 16), not self.a.k_major
+        )  # fmt: skip
+        second = RowProduct(
+            f"wgmma_m64n{columns}k16_{found.kind}_held", columns, tuple(4 * s for s in range(keys // 16)), _along(self.b, keys // 16),
+            not self.b.k_major,
+        )  # fmt: skip
+        loop = found.loop
+        start, stop = substitute(loop.start, found.resolved), substitute(loop.stop, found.resolved)
+        some = prove(Compare("lt", start, stop), self.facts) is True
+        spans = (loop.span, found.held.span, found.streams[0].span, found.streams[1].span, found.first.span, found.second.span)
+        prologue, mask, rows, late, epilogue = done
+        fragments = tuple(s.buffer for s in found.allocs if s.buffer.scope is Scope.FRAGMENT)
+        return Streamed(
+            schedule, self.held, self.a, self.b, first, second, found.scores, found.probs, found.out, r.launch.block_vars, r.launch.grid,
+            loop.var, start, stop, some, found.clean, fragments, setup, prologue, mask, rows, late, epilogue, spans,
+        )  # fmt: skip
+
+
+def _no_tile(b: Buffer) -> SharedLayout:
+    raise AssertionError(f"{b.name} is touched by a consumer")
+
+
+def _alignment(_: Buffer) -> int:
+    return CHUNK
