@@ -6,11 +6,13 @@ import random
 from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Const
 from tilec.layout.atoms import accumulator
-from tilec.layout.fragment import FragmentLayout, normal, same_map
+from tilec.layout.fragment import Digit, FragmentLayout, normal, same_map
 from tilec.plan.access import constant_register, copies_guard, layout_values, register_index
 from tilec.plan.fragments import embed, project, spread_evenly
 from tilec.plan.plan import THREAD
@@ -75,6 +77,36 @@ def _agree(fragment: FragmentLayout, dims: tuple[int, ...], domain: FragmentLayo
         found = register_index(fragment, dims, domain, digits)
         assert found is not None
         assert owner[thread, value(found, {})] == tuple(index[d] for d in dims)
+
+
+@pytest.mark.parametrize("narrow, wide", [(8, 128), (16, 128), (32, 64)])
+def test_rows_of_tiles_of_different_widths_are_one_thing(narrow: int, wide: int) -> None:
+    """The row vector of a tile whose row digits are joined (one column of mma tiles a warp) serves a tile where they are apart."""
+    vector = accumulator(64, narrow, (1, narrow // 8), 32 * narrow // 8).without(1, False)
+    _agree(vector, (0,), accumulator(64, wide, (1, narrow // 8), 32 * narrow // 8))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from([2, 2, 3, 4]), min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_digits_in_parts_are_the_same_register(sizes: list[int], r: random.Random) -> None:
+    """However the digits of one map are joined, cut and ordered among the registers, the element is found."""
+
+    def spelled() -> FragmentLayout:
+        digits, stride = [], 1
+        for n in sizes:
+            digits.append(Digit(0, stride, n))
+            stride *= n
+        joined = [digits[0]]
+        for d in digits[1:]:
+            last = joined[-1]
+            if r.random() < 0.5:
+                joined[-1] = Digit(0, last.stride, last.size * d.size)
+            else:
+                joined.append(d)
+        r.shuffle(joined)
+        return FragmentLayout((stride,), 32, (), tuple(joined))
+
+    _agree(spelled(), (0,), spelled())
 
 
 def test_another_threads_element_is_not_a_register() -> None:

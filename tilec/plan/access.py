@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
@@ -37,33 +38,63 @@ def total(parts: Sequence[Expr]) -> Expr:
     return out
 
 
-def _sized(digits: Sequence[Digit], dim: int) -> set[tuple[int, int]]:
-    return {(d.stride, d.size) for d in digits if d.dim == dim and d.size > 1}
-
-
 def register_index(fragment: FragmentLayout, dims: Dims, loop: FragmentLayout, digits: Sequence[Expr]) -> Expr | None:
     """The register of a fragment that a thread of `loop` needs in its iteration, or None when it lies in another thread.
 
-    `digits` are the values of the loop's register digits, in the order of `loop.regs`.
+    `digits` are the values of the loop's register digits, in the order of `loop.regs`. Digits that one side has whole and the
+    other in parts are compared part by part.
     """
     if fragment.threads != loop.threads:
         return None
     wanted = {d for d in dims if d is not None}
-    here = {(place, d.dim, d.stride, d.size) for place, d in thread_places(loop) if d.dim in wanted}
-    there = {(place, dims[d.dim], d.stride, d.size) for place, d in thread_places(fragment)}
+    cuts = _cuts(fragment, dims, loop)
+    here = {p for place, d in thread_places(loop) if d.dim in wanted for p in _parts(d, d.dim, cuts, place)}
+    there = {p for place, d in thread_places(fragment) for p in _parts(d, dims[d.dim], cuts, place)}
     if here != there:
         return None
-    for n, d in enumerate(dims):
-        if _sized(fragment.regs, n) != (set() if d is None else _sized(loop.regs, d)):
-            return None
-    value = {(g.dim, g.stride, g.size): e for g, e in zip(loop.regs, digits, strict=True)}
-    weight, parts = 1, []
+    kept = {p[1:] for g in fragment.regs for p in _parts(g, dims[g.dim], cuts)}
+    if kept != {p[1:] for g in loop.regs if g.dim in wanted for p in _parts(g, g.dim, cuts)}:
+        return None
+    value = {
+        part[1:]: _part(e, part[0], part[3], g.size) for g, e in zip(loop.regs, digits, strict=True) for part in _parts(g, g.dim, cuts)
+    }  # fmt: skip
+    weight, terms = 1, []
     for g in fragment.regs:
-        dim = dims[g.dim]
-        if g.size > 1 and dim is not None:
-            parts.append(times(value[dim, g.stride, g.size], weight))
+        if g.size > 1 and dims[g.dim] is not None:
+            terms += [times(value[part[1:]], weight * part[0]) for part in _parts(g, dims[g.dim], cuts)]
         weight *= g.size
-    return total(tuple(reversed(parts)))
+    return total(tuple(reversed(terms)))
+
+
+_Part: TypeAlias = tuple[int, int | None, int, int]
+"""A part of a digit: its place value, the dimension of the loop it runs along, stride and size."""
+
+
+def _cuts(fragment: FragmentLayout, dims: Dims, loop: FragmentLayout) -> dict[int | None, tuple[int, ...]]:
+    """For each dimension of the loop the strides at which digits of either side begin or end."""
+    found: dict[int | None, set[int]] = {}
+    sides = [(g, dims[g.dim]) for g in (*fragment.thread, *fragment.regs) if g.dim != REPLICA]
+    for g, dim in [*sides, *((g, g.dim) for g in (*loop.thread, *loop.regs) if g.dim != REPLICA)]:
+        found.setdefault(dim, set()).update((g.stride, g.stride * g.size))
+    return {dim: tuple(sorted(strides)) for dim, strides in found.items()}
+
+
+def _parts(g: Digit, dim: int | None, cuts: Mapping[int | None, tuple[int, ...]], place: int = 1) -> list[_Part]:
+    """The parts of a digit between cuts, those of one value left out; `place` is the digit's own place value."""
+    out: list[_Part] = []
+    stride, size = g.stride, g.size
+    for cut in cuts.get(dim, ()):
+        if stride < cut < stride * size and cut % stride == 0 and size % (cut // stride) == 0:
+            count = cut // stride
+            out.append((place, dim, stride, count))
+            place, stride, size = place * count, cut, size // count
+    return [*out, (place, dim, stride, size)] if size > 1 else out
+
+
+def _part(e: Expr, place: int, size: int, whole: int) -> Expr:
+    """A part of the value of a digit of size `whole`."""
+    above: Expr = e if place == 1 else Binary("floordiv", e, Const(place, INT32), INT32)
+    return above if place * size == whole else Binary("mod", above, Const(size, INT32), INT32)
 
 
 def constant_register(fragment: FragmentLayout, index: Sequence[int]) -> int | None:

@@ -121,7 +121,7 @@ def domain_layout(found: Sequence[Access], extents: tuple[Expr, ...], known: Map
     return None
 
 
-def _propagate(stmts: Sequence[Stmt], known: dict[Buffer, FragmentLayout]) -> None:
+def propagate(stmts: Sequence[Stmt], known: dict[Buffer, FragmentLayout]) -> None:
     """Hands layouts on from statement to statement until nothing changes."""
     changed = True
     while changed:
@@ -158,9 +158,9 @@ def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -
     stmts = list(walk_stmt(body))
     known = dict(required)
     fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
-    _propagate(stmts, known)
+    propagate(stmts, known)
     for f in sorted(fragments, key=lambda f: -prod(static_shape(f))):
         if f not in known:
             known[f] = spread_evenly(static_shape(f), threads, f.dtype.bytes)
-            _propagate(stmts, known)
+            propagate(stmts, known)
     return known

@@ -18,13 +18,14 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, storage, stmt_children, stmt_exprs, walk_expr, walk_stmt
-from tilec.layout.fragment import FragmentLayout, same_map
+from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, register_index
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
-from tilec.plan.fragments import domain, domain_layout, infer
+from tilec.plan.fragments import domain, domain_layout, infer, propagate
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.instructions import choose
+from tilec.plan.policies import policies
 from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.targets import Target
 
@@ -66,8 +67,8 @@ def full(buffer: Buffer, span: Span) -> Region:
     return Region(buffer, tuple(Const(0, INT32) for _ in buffer.shape), buffer.shape, span)
 
 
-def gemm_shape(g: Gemm, ieee: bool) -> GemmShape:
-    """The facts that choose an instruction for a GEMM."""
+def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
+    """The facts that choose an instruction for a GEMM whose warps lie as `policy` says."""
     m, n = (static(e) or 1 for e in g.c.extents[-2:])
     k = static(g.a.extents[-2 if g.trans_a else -1]) or 1
 
@@ -79,7 +80,7 @@ def gemm_shape(g: Gemm, ieee: bool) -> GemmShape:
         return divisor(r.starts[-1]) % per == 0 and (static(r.buffer.shape[-1]) or 1) % per == 0
 
     return GemmShape(
-        m, n, k, g.a.buffer.dtype, g.b.buffer.dtype, g.c.buffer.dtype, g.trans_a, g.trans_b, source(g.a), source(g.b), g.policy,
+        m, n, k, g.a.buffer.dtype, g.b.buffer.dtype, g.c.buffer.dtype, g.trans_a, g.trans_b, source(g.a), source(g.b), policy,
         aligned(g.a), aligned(g.b), ieee,
     )  # fmt: skip
 
@@ -103,22 +104,30 @@ def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mappin
 
 
 def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
-    """Instructions for every GEMM and the layouts they require, first come first served."""
-    required: dict[Buffer, FragmentLayout] = {}
+    """Instructions for every GEMM and the layouts they require: accumulators first, then operands in registers.
 
-    for s in walk_stmt(body):
+    An operand that an accumulator's layout reaches element by element keeps that one, if other threads would have to hold it:
+    it then goes to the product through shared memory in its own type, instead of being exchanged in front of it.
+    """
+    required: dict[Buffer, FragmentLayout] = {}
+    operands: list[tuple[Region, FragmentLayout]] = []
+    stmts = list(walk_stmt(body))
+    policy = policies(stmts, stage.threads)
+    for s in stmts:
         if not isinstance(s, Gemm):
             continue
-        plan = choose(gemm_shape(s, stage.ieee), stage.threads, stage.target)
+        plan = choose(gemm_shape(s, stage.ieee, policy[id(s)]), stage.threads, stage.target)
         stage.gemms[id(s)] = plan
-        sides = [(s.c, plan.c_layout)]
-        if s.a.buffer.scope is Scope.FRAGMENT:
-            sides.append((s.a, plan.a_layout))
-        if s.b.buffer.scope is Scope.FRAGMENT:
-            sides.append((s.b, plan.b_layout))
-        for region, layout in sides:
-            if region.buffer.scope is Scope.FRAGMENT and layout.shape == static_shape(region.buffer):
-                required.setdefault(region.buffer, layout)
+        if s.c.buffer.scope is Scope.FRAGMENT and plan.c_layout.shape == static_shape(s.c.buffer):
+            required.setdefault(s.c.buffer, plan.c_layout)
+        operands += [(r, layout) for r, layout in ((s.a, plan.a_layout), (s.b, plan.b_layout)) if r.buffer.scope is Scope.FRAGMENT]
+    reached = dict(required)
+    if operands:
+        propagate(stmts, reached)
+    for region, layout in operands:
+        held = reached.get(region.buffer)
+        if layout.shape == static_shape(region.buffer) and (held is None or normal(held.thread) == normal(layout.thread)):
+            required.setdefault(region.buffer, layout)
     return required
 
 
