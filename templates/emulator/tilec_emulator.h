@@ -203,6 +203,8 @@ template <int id>
 __device__ __forceinline__ void barrier_arrive(int count, TILEC_SITE) {
   tilec_named_barrier(id, count, false, tilec_line);
 }
+__device__ __forceinline__ void barrier_sync_at(int id, int count, TILEC_SITE) { tilec_named_barrier(id, count, true, tilec_line); }
+__device__ __forceinline__ void barrier_arrive_at(int id, int count, TILEC_SITE) { tilec_named_barrier(id, count, false, tilec_line); }
 
 #include "hopper.h"
 #include "atomic.h"

@@ -21,3 +21,11 @@ template <int id>
 __device__ __forceinline__ void barrier_arrive(int count) {
   asm volatile("bar.arrive %0, %1;" ::"n"(id), "r"(count) : "memory");
 }
+
+//@ barrier_sync_at
+// Waits at the barrier of that number until `count` threads have come; all threads of a warp give the same number.
+__device__ __forceinline__ void barrier_sync_at(int id, int count) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory"); }
+
+//@ barrier_arrive_at
+// Counts as come at the barrier of that number without waiting.
+__device__ __forceinline__ void barrier_arrive_at(int id, int count) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory"); }

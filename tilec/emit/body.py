@@ -240,12 +240,16 @@ class BodyWriter:
         """A barrier of the block, of a warp, or a named one."""
         match s.kind:
             case "warp":
+                if s.id is not None:
+                    return f"__syncwarp({self.spell.expr(s.id, facts)});"
                 self.spell.need("warp_sync")
                 return "warp_sync();"
-            case "named":
-                self.spell.need("barrier_sync")
+            case "named" | "arrive":
                 assert s.id is not None and s.count is not None
-                return f"barrier_sync<{self.spell.expr(s.id, facts)}>({self.spell.expr(s.count, facts)});"
+                call = "barrier_sync" if s.kind == "named" else "barrier_arrive"
+                number, count = self.spell.expr(s.id, facts), self.spell.expr(s.count, facts)
+                self.spell.need(call if isinstance(s.id, Const) else f"{call}_at")
+                return f"{call}<{number}>({count});" if isinstance(s.id, Const) else f"{call}_at({number}, {count});"
             case _:
                 return "__syncthreads();"
 

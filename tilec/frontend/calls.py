@@ -63,6 +63,7 @@ def _primitive(m: Machine, function: Primitive, args: tuple[Value, ...], kwargs:
     if b.launch is None and not function.host:
         text = f"`T.{function.name}` is only meaningful inside a kernel"
         raise m.fail("TL0205", text, span, help="use it under `with T.Kernel(...)`")
+    b.apply = lambda helper, values: m.call(helper, values, {}, span)
     return _resolve(m, function.call(b, args, kwargs))
 
 

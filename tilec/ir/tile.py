@@ -205,7 +205,8 @@ class Atomic:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Waits for other threads. `kind` is block, named (with `id` and `count`), warp or grid."""
+    """Waits for other threads. `kind` is block, named (with `id` and `count`), warp (`id` may be a mask of lanes) or grid; arrive
+    counts at a named one without waiting."""
 
     kind: str
     id: Expr | None = None

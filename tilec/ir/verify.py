@@ -59,7 +59,7 @@ _BITWISE = ("and", "or", "xor", "shl", "shr")
 _ATOMICS = {"add": 1, "max": 1, "min": 1, "and": 1, "or": 1, "xor": 1, "exch": 1, "cas": 2, "load": 0, "store": 1}
 _REDUCES = ("sum", "max", "min", "abssum", "absmax", "any", "all", "bitand", "bitor", "bitxor")
 _LOOPS = ("serial", "unroll", "vectorized", "pipelined")
-_BARRIERS = ("block", "named", "warp", "grid")
+_BARRIERS = ("block", "named", "arrive", "warp", "grid")
 _MAX_PROBLEMS = 20
 
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tilec.diagnostics import Label, Span
-from tilec.ir.dtypes import ALL, BOOL, INT32, INT64, DType, lookup
+from tilec.ir.dtypes import ALL, BOOL, HANDLE, INT32, INT64, DType, lookup
 from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.visit import walk_expr
 from tilec.language.builder import Builder
@@ -40,7 +40,7 @@ def dtype_of(b: Builder, value: Any) -> DType:
     if not isinstance(value, str):
         raise b.error("TL0302", f"expected an element type, got {describe(value)}", help='write it as `T.float16` or "float16"')
     name = value.removeprefix("torch.")
-    found = lookup(name)
+    found = HANDLE if name == "handle" else lookup(name)
     if found is None:
         if name in LATER_DTYPES:
             raise b.error("TL0204", f"the element type `{name}` is not supported yet", help=f"use one of {', '.join(map(str, ALL))}")

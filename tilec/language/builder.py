@@ -7,9 +7,10 @@ The evaluator keeps `span`, `chain` and `hint` up to date; primitives emit state
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
 from tilec.ir.expr import Buffer, Expr, Var
@@ -46,6 +47,8 @@ class Builder:
     flags: set[str] = field(default_factory=set)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
     sm_count: int = 132
+    apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
+    reducer: Any = None  # the T.comm_reducer around the statement being recorded
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
 
     def emit(self, stmt: Stmt) -> None:

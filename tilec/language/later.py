@@ -25,16 +25,16 @@ ENTRIES: tuple[Entry, ...] = (
     )
     + refused(
         _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier", "named_barrier_arrive",
+        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier",
         "cluster_sync", "cluster_arrive", "cluster_wait", "pdl_sync", "pdl_trigger",
     )
     + refused(
-        _ROLES, "ws", "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
+        _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
         "warpgroup_arrive",
         "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
     )
     + refused(
-        _EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "attr", "let",
+        _EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "let",
         "tvm_access_ptr",
     )
     + refused(

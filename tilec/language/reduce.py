@@ -165,5 +165,4 @@ _REDUCTIONS = (
 ENTRIES: tuple[Entry, ...] = (
     tuple(e for fn in (*_REDUCTIONS, reduce, cumsum, cummax) for e in works(fn))
     + refused("keep the products in a fragment and use T.reduce_sum", "alloc_reducer", "finalize_reducer", "reducer_init", "reducer_update")
-    + refused("use T.reduce_sum on a fragment", "tvm_thread_allreduce", "comm_reducer")
 )

@@ -5,9 +5,10 @@ T.sync_threads()  ->  Barrier("block");  T.device_assert(i < n, "i")  ->  Trap(i
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.dtypes import INT32, INT64, UINT32
 from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Barrier, Evaluate, For, Print, Seq, Stmt, Trap
 from tilec.language.access import as_expr, buffer_label
@@ -27,16 +28,32 @@ def sync_threads(b: Builder, barrier_id: Any = None, arrive_count: Any = None) -
             raise b.error("TL0203", "T.sync_threads needs a barrier id with the count")
         b.emit(Barrier("block", span=b.span))
         return
-    count = None if arrive_count is None else as_expr(b, arrive_count, INT32)
-    b.emit(Barrier("named", as_expr(b, barrier_id, INT32), count, b.span))
+    _named(b, "named", barrier_id, arrive_count)
+
+
+def named_barrier_arrive(b: Builder, barrier_id: Any, thread_count: Any) -> None:
+    """Counts as come at a numbered barrier without waiting there."""
+    _outside_parallel(b, "named_barrier_arrive")
+    _named(b, "arrive", barrier_id, thread_count)
+
+
+def _named(b: Builder, kind: str, barrier_id: Any, count: Any) -> None:
+    """A barrier by number, 0 to 15, for a whole number of warps; without a count for all threads of the block."""
+    number = as_expr(b, barrier_id, INT32)
+    if isinstance(number, Const) and not 0 <= int(number.value) <= 15:
+        raise b.error("TL0206", f"a block has barriers 0 to 15, got {number.value}")
+    threads = prod(in_kernel(b, "sync_threads").threads or (128, 1, 1))
+    whole = as_expr(b, threads if count is None else count, INT32)
+    if isinstance(whole, Const) and not (0 < int(whole.value) <= 1024 and int(whole.value) % 32 == 0):
+        raise b.error("TL0206", f"a numbered barrier counts whole warps, up to 1024 threads, got {whole.value}")
+    b.emit(Barrier(kind, number, whole, b.span))
 
 
 def sync_warp(b: Builder, mask: Any = None) -> None:
-    """Waits for the threads of the warp."""
+    """Waits for the threads of the warp, those of `mask` where one is given."""
     _outside_parallel(b, "sync_warp")
-    if mask is not None and not (isinstance(mask, int) and mask in (-1, 0xFFFFFFFF)):
-        raise b.error("TL0204", "a mask of T.sync_warp is not supported yet", help="leave it out")
-    b.emit(Barrier("warp", span=b.span))
+    lanes = None if mask is None or (isinstance(mask, int) and mask % (1 << 32) == 0xFFFFFFFF) else as_expr(b, mask, UINT32)
+    b.emit(Barrier("warp", lanes, span=b.span))
 
 
 def _outside_parallel(b: Builder, name: str) -> None:
@@ -99,6 +116,7 @@ def evaluate(b: Builder, value: Any) -> None:
 ENTRIES: tuple[Entry, ...] = (
     works(sync_threads, "syncthreads")
     + works(sync_warp, "syncwarp")
+    + works(named_barrier_arrive)
     + works(device_assert)
     + ignored(assume, host=True)
     + works(print_)

@@ -137,7 +137,8 @@ class _Walk:
             case Pipeline():
                 return self.pipeline(s, pending)
             case PBarrier(kind):
-                return [s], Pending() if kind == "block" and uniform else pending
+                ordered = uniform if kind == "block" else kind == "named" and not uniform  # where threads part, the author orders them
+                return [s], Pending() if ordered else pending
             case PReduce() if s.scratch is not None:
                 reads, writes = self.effects(s)
                 out = self.wait(pending.clashes(reads, writes), uniform, s)
