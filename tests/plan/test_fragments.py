@@ -140,7 +140,7 @@ def test_copies_guard_picks_one_owner(threads: int) -> None:
     layout = spread_evenly((8, 4), threads, 4).without(1, False)
     guard = copies_guard(layout, THREAD)
     owners: dict[tuple[int, ...], int] = {}
-    for thread, register, index in layout.table():
+    for thread, _register, index in layout.table():
         if guard is None or value(guard, {THREAD: thread}):
             assert index not in owners, "two threads would store this element"
             owners[index] = thread

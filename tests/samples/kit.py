@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tests.compiling import MODES
 from tilec import emulator
 from tilec.driver import Compiled, Options, compile_source
-from tilec.ir.expr import Buffer
+from tilec.ir.expr import Buffer, Const
 from tilec.reference import run
 from tilec.targets import lookup
 
@@ -68,7 +68,7 @@ def arguments(compiled: Compiled, inputs: Mapping[str, Any]) -> dict[str, Any]:
         if p.name in inputs:
             out[p.name] = np.ascontiguousarray(np.asarray(inputs[p.name]).astype(kind))
             continue
-        shape = tuple(int(getattr(e, "value")) for e in p.shape)
+        shape = tuple(e.value for e in p.shape if isinstance(e, Const))
         poison = 77 if kind.kind in "iub" else np.nan
         out[p.name] = np.full(shape, poison).astype(kind)
     return out

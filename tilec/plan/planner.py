@@ -27,6 +27,7 @@ from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
+from tilec.plan.raster import panel_rows
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
@@ -34,7 +35,6 @@ from tilec.plan.workspace import place_workspace
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
-RASTER_PANEL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,7 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
-    has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
-    panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
+    panel = panel_rows(launch) if options.opt_level >= 2 else launch.panel
     return LaunchPlan(launch, grid, threads, tuple(variants), panel)
 
 
