@@ -224,7 +224,7 @@ class Program:
             target = self.target()
         source = source or c.pick([s for s in sources if len(s.shape) >= len(target.shape)] or sources)
         if not self.admits(target, source.noise):
-            return
+            return None
         kept = [d for d in range(len(target.shape)) if target.shape[d] != 1] if len(source.shape) < len(target.shape) else None
         shape = target.shape if kept is None else tuple(target.shape[d] for d in kept)
         if len(shape) > len(source.shape):

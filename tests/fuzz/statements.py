@@ -69,17 +69,18 @@ def parallel(p: Program, target: Tile | None = None) -> None:
         index = [own_index(p, v, size, n) for v, size, n in zip(names, sizes, target.shape, strict=True)]
     extents = ", ".join(str(n) for _, n in loops)
     p.line(f"for {', '.join(v for v, _ in loops)} in T.Parallel({extents}):")
+    others = [t for t in p.writable() if t.shape == target.shape and t is not target and (t.ready or not partial)]
+    other = c.pick(others) if others and c.chance(25) else None
     p.level += 1
-    body(p, target, index, p.context(*loops), whole=not partial)
-    others = [t for t in p.writable() if t.shape == target.shape]
-    if others and c.chance(25):
-        other = c.pick(others)
-        if other is not target and (other.ready or not partial):
-            context = p.context(*loops)
-            context.hidden = {target.name}
-            if target.ready and target.noise == 0:
-                context.leaves = [target.element(*index)]
-            body(p, other, index, context, whole=not partial)
+    context = p.context(*loops)
+    context.hidden = {other.name} if other else set()
+    body(p, target, index, context, whole=not partial)
+    if other:
+        context = p.context(*loops)
+        context.hidden = {target.name}
+        if target.ready and target.noise == 0:
+            context.leaves = [target.element(*index)]
+        body(p, other, index, context, whole=not partial)
     p.level -= 1
 
 
@@ -160,7 +161,7 @@ def store(p: Program, target: Tile, element: str, context: Context, exact: bool,
     c = p.choices
     e = p.expressions
     value = e.value(target.dtype, context, c.between(1, 3), exact)
-    if not exact and not value.exact or target.noise:
+    if (not exact and not value.exact) or target.noise:
         value = e.clamped(value, 20) if value.peak > 20 else value
     if target.ready and not plain and c.chance(20) and target.dtype.name != "bool" and (target.noise == 0 or target.peak < 1e3):
         p.line(f"{element} {c.pick(('+', '-'))}= {value.text}")
@@ -199,9 +200,8 @@ def gemm(p: Program) -> None:
     c = p.choices
     types = c.pick(_GEMMS)
     m, n, k = c.pick((16, 32, 64, 48, 128)), c.pick((16, 32, 64, 8, 24)), c.pick((16, 32, 64))
-    if p.threads % 32 or p.choices.chance(10) and types[0] != "float64":
-        if p.threads % 32:
-            return p.copy_in()
+    if p.threads % 32:
+        return p.copy_in()
     ta, tb = c.chance(30), c.chance(40)
     scope_a = "fragment" if c.chance(25) else "shared"
     scope_b = "fragment" if scope_a == "shared" and c.chance(10) else "shared"
@@ -285,9 +285,7 @@ def threads_code(p: Program) -> None:
     if guards:
         p.line(f"if {' and '.join(guards)}:")
         p.level += 1
-    size = f" and {tx} < {n}" if False else ""
-    assert not size
-    p.line(f"{target.name}[{tx if p.threads <= n or guards else tx}] = {p.expressions.value(target.dtype, context, 2).text}")
+    p.line(f"{target.name}[{tx}] = {p.expressions.value(target.dtype, context, 2).text}")
     if guards:
         p.level -= 1
     target.noise, target.bound, target.peak = 0.0, None, float("inf")

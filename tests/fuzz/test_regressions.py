@@ -73,6 +73,39 @@ def k(A: T.Tensor((16, 16), "float32"), B: T.Tensor((2, 16, 16), "float32")):
         for i, j in T.Parallel(16, 16):
             B[bx, i, j] = s[i, j] + f[i, j]
 """,
+    "a tile that is read in the condition of a branch": """
+def k(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
+    with T.Kernel(1, threads=128) as bx:
+        s = T.alloc_shared((256,), "int32")
+        f = T.alloc_fragment((256,), "int32")
+        T.fill(f, 3)
+        for i in T.Parallel(256):
+            s[i] = A[255 - i]
+        if s[0] > 0:
+            T.copy(A, f)
+        for i in T.Parallel(256):
+            s[i] = f[i] + 1
+        for k in T.serial(s[3] % 3):
+            for i in T.Parallel(256):
+                s[i] = s[i] + k
+        T.copy(s, B)
+""",
+    "a loop on a variable that all threads have alike, beside code of single threads": """
+def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        tx = T.get_thread_binding(0)
+        s = T.alloc_shared((64,), "int32")
+        r = T.alloc_shared((64,), "int32")
+        s[tx] = A[tx] + tx
+        w = T.alloc_var("int32")
+        w = 3
+        while w > 0:
+            for i in T.Parallel(64):
+                r[i] = s[63 - i] + w
+            T.copy(r, s)
+            w = w - 1
+        T.copy(s, B)
+""",
 }
 
 

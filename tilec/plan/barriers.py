@@ -100,11 +100,12 @@ class _Walk:
                 case FillRegisters(_, value):
                     read(value)
                 case PGemm():
-                    read(s.clear)
+                    read(s.clear, *(e for r in (s.a, s.b, s.c) for e in r.starts))
                     reads.update(storage(r.buffer) for r in (s.a, s.b, s.c))
                 case PReduce():
                     writes.update(() if s.scratch is None else (s.scratch,))
                 case Pipeline():
+                    read(s.start, s.stop)
                     visit(s.producers)
                     visit(s.consumers)
                 case PBarrier():
@@ -162,10 +163,14 @@ class _Walk:
             )  # fmt: skip
         return [PBarrier(why=names)]
 
+    def read(self, *exprs: Expr) -> Tiles:
+        """The shared tiles that expressions read."""
+        return frozenset(b for e in exprs for x in walk_expr(e) if isinstance(x, Load) and self.tracked(b := storage(x.buffer)))
+
     def loop(self, s: PFor | PWhile, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
         heads = (s.start, s.stop, s.step) if isinstance(s, PFor) else (s.cond,)
         inside = uniform and not any(self.varies(e) for e in heads)
-        read = frozenset(b for e in heads for x in walk_expr(e) if isinstance(x, Load) and self.tracked(b := storage(x.buffer)))
+        read = self.read(*heads)
         out: list[PStmt] = []
         if clash := pending.clashes(read, NONE):
             out = self.wait(clash, uniform, s)
@@ -186,18 +191,20 @@ class _Walk:
     def branch(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
         together = uniform and not self.varies(s.cond)
         out: list[PStmt] = []
-        if not together and uniform:
-            # Threads part here: what the branches need ordered must be ordered in front of them.
-            reads, writes = self.effects(s)
-            if clash := pending.clashes(reads, writes):
-                out = self.wait(clash, True, s)
-                pending = Pending()
+        tested = self.read(s.cond)
+        # Where threads part, what the branches need ordered must be ordered in front of them.
+        reads, writes = self.effects(s) if uniform and not together else (tested, NONE)
+        if clash := pending.clashes(reads, writes):
+            out = self.wait(clash, uniform, s)
+            pending = Pending()
+        pending = pending.after(tested, NONE)
         then, after_then = self.sequence(s.then, pending, together)
         orelse, after_else = self.sequence(s.orelse, pending, together)
         return [*out, replace(s, then=then, orelse=orelse)], after_then.join(after_else)
 
     def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
         reads, writes = self.effects(s.producers)
+        reads |= self.read(s.start, s.stop)
         out: list[PStmt] = []
         if clash := pending.clashes(reads, writes):
             out = self.wait(clash, True, s)

@@ -12,10 +12,10 @@ from math import prod
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Compare, Const, Expr, Scope, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Atomic, For, Gemm, Parallel, Stmt, Store
-from tilec.ir.visit import buffers_of, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, For, Gemm, Stmt
+from tilec.ir.visit import buffers_of, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
@@ -27,14 +27,15 @@ from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
-from tilec.plan.raster import panel_rows
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
+from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
 from tilec.plan.workspace import place_workspace
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
+RASTER_PANEL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
-    panel = panel_rows(launch) if options.opt_level >= 2 else launch.panel
+    has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
+    panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
     return LaunchPlan(launch, grid, threads, tuple(variants), panel)
 
 
@@ -204,7 +206,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body, stages,
     )  # fmt: skip
-    lowering = Lowering(setting, varying=_varying(legal.body, _uses_threads(legal.body)))
+    lowering = Lowering(setting, varying=varying(legal.body))
     body = lowering.sequence((legal.body,), facts, True)
     reads, writes = touched([legal.body])
     body = place_barriers(body, frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL), lowering.varies)
@@ -247,24 +249,6 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
                 found.setdefault(storage(b))
                 found.setdefault(b)
     return list(found)
-
-
-def _uses_threads(body: Stmt) -> bool:
-    """True when threads can come to hold different values outside of parallel loops."""
-    return any(isinstance(s, Atomic) and s.result is not None for s in walk_stmt(body)) or any(
-        e.kind is VarKind.THREAD if isinstance(e, Var) else isinstance(e, Call) and e.name in WARP_CALLS
-        for s in walk_stmt(body) for root in stmt_exprs(s) for e in walk_expr(root)
-    )  # fmt: skip
-
-
-def _varying(body: Stmt, threads: bool) -> frozenset[Buffer]:
-    """Private buffers whose contents may differ from thread to thread."""
-    private = {s.buffer for s in walk_stmt(body) if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR)}
-    if threads:
-        return frozenset(private)
-    return frozenset(
-        x.buffer for s in walk_stmt(body) if isinstance(s, Parallel) for x in walk_stmt(s.body) if isinstance(x, Store) and x.buffer in private
-    )
 
 
 def _registers(legal: Legal) -> int:
