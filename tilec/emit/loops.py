@@ -8,30 +8,31 @@ in front of and behind a small unrolled loop over the elements of the chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Protocol
 
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import bounds
 from tilec.emit.cliteral import ctype
+from tilec.emit.gemm_operands import lines
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
-from tilec.emit.unused import mentions
+from tilec.emit.unused import mentions, without_unused
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
-from tilec.ir.tile import Atomic, Print, Store
+from tilec.ir.tile import Atomic, Let, Print, Store
 from tilec.ir.visit import stmt_exprs, substitute, walk_expr
 from tilec.layout.fragment import FragmentLayout
 from tilec.plan.domains import static
-from tilec.plan.plan import AsyncCopy, ElementKey, InMemory, PFor, PIf, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
+from tilec.plan.plan import AsyncCopy, ElementKey, InMemory, Leaf, PFor, PIf, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
 
 
 class Statements(Protocol):
     """Writes the statements inside a loop."""
 
     def sequence(self, seq: PSeq, facts: Facts) -> str: ...
+    def statement(self, s: PStmt, facts: Facts) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,13 @@ class LoopWriter:
         with spell.meaning(digits):
             values = self.values(s.vars, s.values, s.body, s.guard, known)
             inside = known
-            for v, e in zip(s.vars, s.values, strict=True):
-                inside = inside.with_range(v, 0, _top(e, known), divisor=s.vector if v is s.vars[-1] and s.vector > 1 else 1)
-            guard = "" if s.guard is None else spell.expr(s.guard, inside)
+            for n, (v, e) in enumerate(zip(s.vars, s.values, strict=True)):
+                top, spare = _top(e, known), s.vector - 1 if v is s.vars[-1] else 0
+                inside = inside.with_range(v, 0, None if top is None else top + spare, below=s.extents[n] if s.extents else None)
+            guard = "" if s.guard is None else spell.expr(s.guard, known)
             once = "" if s.once is None else spell.expr(s.once, facts)
         if s.vector > 1:
-            body = self.by_vectors(s, digits, inside, once)
+            body = self.by_vectors(s, s.body, digits, inside, once)
         else:
             with spell.meaning(digits):
                 body = self.inner.sequence(_once(s.body, s.once), inside)
@@ -121,55 +123,98 @@ class LoopWriter:
 
     # ---- vectors ---------------------------------------------------------------------------------------------------
 
-    def by_vectors(self, s: TileLoop, digits: dict[Var, str], facts: Facts, once: str) -> str:
-        """The elements of a chunk: wide loads, one small loop, wide stores."""
+    def by_vectors(self, s: TileLoop, body: PSeq, digits: dict[Var, str], facts: Facts, once: str) -> str:
+        """The elements of a chunk: wide loads, one small loop, wide stores; what is the same for all of them in front.
+
+        `facts` are those of each element.
+        """
         spell = self.spell
-        stores = [x.stmt for x in s.body.body if isinstance(x, PScalar) and isinstance(x.stmt, Store)]
-        common = self.common_checks(stores)
+        lead: list[tuple[str, str | None]] = []
+        rest = list(body.body)
+        while rest and isinstance(rest[0], PScalar) and rest[0].together:
+            leaf = rest.pop(0)
+            with spell.meaning(digits):
+                lead.append((self.inner.statement(leaf, self.first(s, facts)), self.declared(leaf)))
+            facts = _after(leaf, facts)
+        match rest:
+            case [PIf(cond=cond, then=then, together=True)]:
+                with spell.meaning(digits):
+                    test = spell.expr(cond, self.first(s, facts))
+                inside = self.by_vectors(s, then, digits, facts.assume(cond), once)
+                text = render("parallel/if.cu.jinja", cond=test, then=inside, orelse="")
+            case _:
+                text = self.elements(s, rest, digits, facts, once)
+        return "\n".join(without_unused([*lead, (text, None)]))
+
+    def declared(self, s: PStmt) -> str | None:
+        """The C name that a Let brings into being; None for other statements."""
+        return self.spell.var(s.stmt.var) if isinstance(s, PScalar) and isinstance(s.stmt, Let) else None
+
+    def first(self, s: TileLoop, facts: Facts) -> Facts:
+        """Facts at the first element of a chunk."""
+        return facts.with_range(s.vars[-1], divisor=s.vector)
+
+    def elements(self, s: TileLoop, body: Sequence[PStmt], digits: dict[Var, str], facts: Facts, once: str) -> str:
+        """Statements done for each element of a chunk, under the bounds checks without which none of them has an effect."""
+        spell = self.spell
+        stores = [x.stmt for x in body if isinstance(x, PScalar) and isinstance(x.stmt, Store)]
+        common = () if any(isinstance(x, PIf | PFor) for x in body) else self.common_checks(stores)
         if common:
             with spell.meaning(digits):
-                cond = spell.tests(common, facts)
+                cond = spell.tests(common, self.first(s, facts))
             with spell.having(common):
-                return render("parallel/if.cu.jinja", cond=cond, then=self.chunk(s, stores, digits, facts, once), orelse="")
-        return self.chunk(s, stores, digits, facts, once)
+                return render("parallel/if.cu.jinja", cond=cond, then=self.chunk(s, body, digits, facts, once), orelse="")
+        return self.chunk(s, body, digits, facts, once)
 
     def common_checks(self, stores: list[Store]) -> tuple[Expr, ...]:
         """The checks without which none of the stores happens."""
         found = [self.spell.checks(x.buffer, x.indices) for x in stores]
+        if not found:
+            return ()
         return tuple(c for c in found[0] if all(c in other and self.is_wide(x.buffer, x.indices) for x, other in zip(stores, found, strict=True)))
 
-    def chunk(self, s: TileLoop, stores: list[Store], digits: dict[Var, str], facts: Facts, once: str) -> str:
+    def chunk(self, s: TileLoop, body: Sequence[PStmt], digits: dict[Var, str], facts: Facts, once: str) -> str:
         """What happens to one chunk."""
         spell = self.spell
         before: list[str] = []
         after: list[str] = []
-        each: list[str] = []
+        each: list[tuple[str, str | None]] = []
         element = spell.names.fresh("e")
         saved = dict(spell.vectors)
+        leaves = [x.stmt for x in body if isinstance(x, PScalar)]
+        first = self.first(s, facts)
+        for x in leaves:
+            first = first.with_let(x.var, x.value) if isinstance(x, Let) else first
         with spell.meaning(digits):
-            for key in self.wide_loads(stores):
-                before.append(self.load_vector(key, s.vector, element, facts))
-        if len(stores) == 1 and _plain_copy(stores[0], spell):
-            key = (stores[0].buffer, stores[0].indices)
-            value = stores[0].value
+            for key in self.wide_loads(leaves):
+                before.append(self.load_vector(key, s.vector, element, first))
+        only = leaves[0] if len(body) == 1 and leaves else None
+        if isinstance(only, Store) and _plain_copy(only, spell):
+            value = only.value
             assert isinstance(value, Load)
             name = spell.vectors[value.buffer, value.indices].removesuffix(f".v[{element}]")
             with spell.meaning(digits):
-                after.append(self.store_vector(key, s.vector, name, facts, once))
+                after.append(self.store_vector((only.buffer, only.indices), s.vector, name, first, once))
         else:
             moved = self.element_meaning(s, digits, element)
-            near = self.element_facts(s, facts)
-            for x in stores:
-                if mark := spell.mark(x.span):
-                    each.append(mark)
-                each.append(self.element_store(x, s.vector, element, moved, digits, facts, near, before, after, once))
+            # Numbers that also stand in front of the loop, for its first element, go by another name for each of them.
+            moved |= {x.var: spell.names.fresh(x.var.name) for x in leaves if isinstance(x, Let) and x.var in spell.variables}
+            for x in body:
+                if isinstance(x, PScalar) and isinstance(x.stmt, Store):
+                    text = self.element_store(x.stmt, s.vector, element, moved, (digits, first), facts, before, after, once)
+                    each.append((lines(spell.mark(x.stmt.span), text), None))
+                else:
+                    with spell.meaning(moved):
+                        (alone,) = _once(PSeq((x,)), s.once).body
+                        each.append((self.inner.statement(alone, facts), self.declared(x)))
+                facts = _after(x, facts)
         spell.vectors = saved
-        return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(each), after=after)
+        return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(without_unused(each)), after=after)
 
-    def wide_loads(self, stores: Iterable[Store]) -> list[ElementKey]:
+    def wide_loads(self, leaves: Iterable[Leaf]) -> list[ElementKey]:
         """The reads that are done by whole vectors, each once, in order."""
         found: dict[ElementKey, None] = {}
-        for s in stores:
+        for s in leaves:
             for root in stmt_exprs(s):
                 for e in walk_expr(root):
                     if isinstance(e, Load) and self.is_wide(e.buffer, e.indices):
@@ -191,13 +236,6 @@ class LoopWriter:
             texts[s.digits[0]] = element if first == "0" else f"({first} + {element})"
         return texts
 
-    def element_facts(self, s: TileLoop, facts: Facts) -> Facts:
-        """What is known of the last variable at one element of a chunk, no longer at the first: no divisor, a higher top."""
-        last = s.vars[-1]
-        top = facts.about(last).hi
-        others = Facts(MappingProxyType({v: about for v, about in facts.known.items() if v is not last}))
-        return others.with_range(last, 0, None if top is None else top + s.vector - 1)
-
     def load_vector(self, key: ElementKey, count: int, element: str, facts: Facts) -> str:
         """Declares a vector and loads it; zeros or safe values where it is out of range."""
         spell = self.spell
@@ -216,21 +254,25 @@ class LoopWriter:
         return f"const vec<{kind}, {count}> {name} = {spell.tests(checks, facts)} ? {value} : vec<{kind}, {count}>{{{{{rest}}}}};"
 
     def element_store(
-        self, s: Store, count: int, element: str, moved: dict[Var, str], digits: dict[Var, str], facts: Facts, near: Facts,
+        self, s: Store, count: int, element: str, moved: dict[Var, str], whole: tuple[dict[Var, str], Facts], facts: Facts,
         before: list[str], after: list[str], once: str,
     ) -> str:  # fmt: skip
-        """The assignment of one element; wide ones collect in a vector that is stored behind the loop."""
+        """The assignment of one element; wide ones collect in a vector that is stored behind the loop.
+
+        `moved` and `facts` are the meaning of variables and what is known of them for the element, `whole` for the chunk.
+        """
         spell = self.spell
+        digits, first = whole
         if self.is_wide(s.buffer, s.indices):
             name = spell.names.fresh(f"{s.buffer.name}_v")
             before.append(f"vec<{ctype(s.buffer.dtype)}, {count}> {name};")
             with spell.meaning(digits):
-                after.append(self.store_vector((s.buffer, s.indices), count, name, facts, once))
+                after.append(self.store_vector((s.buffer, s.indices), count, name, first, once))
             with spell.meaning(moved):
-                return f"{name}.v[{element}] = {spell.expr(s.value, near)};"
+                return f"{name}.v[{element}] = {spell.expr(s.value, facts)};"
         with spell.meaning(moved):
-            text = f"{spell.place(s.buffer, s.indices, near)} = {spell.expr(s.value, near)};"
-            tests = spell.tests(spell.checks(s.buffer, s.indices), near)
+            text = f"{spell.place(s.buffer, s.indices, facts)} = {spell.expr(s.value, facts)};"
+            tests = spell.tests(spell.checks(s.buffer, s.indices), facts)
         if s.buffer.scope in (Scope.GLOBAL, Scope.SHARED):
             tests = " && ".join(t for t in (once, tests) if t)
         return render("parallel/if.cu.jinja", cond=tests, then=text, orelse="") if tests else text
@@ -277,6 +319,11 @@ def _plain_copy(s: Store, spell: Spelling) -> bool:
     element = spell.variant.elements.get((s.buffer, s.indices))
     wide = isinstance(element, InMemory) and element.wide
     return wide and isinstance(s.value, Load) and (s.value.buffer, s.value.indices) in spell.vectors
+
+
+def _after(s: PStmt, facts: Facts) -> Facts:
+    """Facts behind a statement."""
+    return facts.with_let(s.stmt.var, s.stmt.value) if isinstance(s, PScalar) and isinstance(s.stmt, Let) else facts
 
 
 def _top(e: Expr, facts: Facts) -> int | None:

@@ -51,9 +51,10 @@ def rows_text(writer: LoopWriter, s: TileLoop, facts: Facts) -> str:
     levels, texts = _nest(writer, s, group, part)
     known = writer.within(layout, s.digits, facts)
     inside = known
-    for v, e in zip(s.vars, s.values, strict=True):
-        inside = inside.with_range(v, 0, bounds(e, known)[1], divisor=s.vector if v is s.vars[-1] else 1)
-    chunk = RowWriter(spell, writer.inner, writer.threads, words, part).by_vectors(s, texts, inside, "")
+    for n, (v, e) in enumerate(zip(s.vars, s.values, strict=True)):
+        top, spare = bounds(e, known)[1], s.vector - 1 if v is s.vars[-1] else 0
+        inside = inside.with_range(v, 0, None if top is None else top + spare, below=s.extents[n] if s.extents else None)
+    chunk = RowWriter(spell, writer.inner, writer.threads, words, part).by_vectors(s, s.body, texts, inside, "")
     pair = {s.digits[0]: Const(0, INT32)}
     with spell.meaning(texts):
         column = _declared(f"{spell.var(s.vars[-1])} = {spell.expr(substitute(s.values[-1], pair), known)}", chunk)

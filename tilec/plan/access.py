@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import divisor
@@ -18,6 +17,7 @@ from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Logical, Var
 from tilec.layout.fragment import REPLICA, Digit, FragmentLayout, thread_places
 from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.chunks import Chunk, slope
 from tilec.plan.domains import Dims, add, cast
 
 
@@ -173,9 +173,9 @@ def bounds_checks(buffer: Buffer, indices: Sequence[Expr], facts: Facts) -> tupl
     return tuple(out)
 
 
-def _inner(indices: Sequence[Expr], var: Var) -> bool:
-    """True when the last index moves with `var` one by one and no other index depends on it."""
-    return bool(indices) and coefficient(indices[-1], var) == 1 and not any(depends_on(e, (var,)) for e in indices[:-1])
+def _neighbours(indices: Sequence[Expr], at: Chunk) -> bool:
+    """True when the elements of a chunk lie side by side: the last index moves one by one, the others stay."""
+    return bool(indices) and slope(indices[-1], at) == 1 and all(slope(e, at) == 0 for e in indices[:-1])
 
 
 def row_strides(buffer: Buffer) -> tuple[Expr, ...]:
@@ -196,47 +196,49 @@ def row_strides(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(reversed(out))
 
 
-def global_width(buffer: Buffer, indices: Sequence[Expr], var: Var, most: int, facts: Facts, alignment: Callable[[Buffer], int]) -> int:
+def global_width(
+    buffer: Buffer, indices: Sequence[Expr], var: Var, most: int, facts: Facts, alignment: Callable[[Buffer], int],
+    opaque: frozenset[Var] = frozenset(),
+) -> int:  # fmt: skip
     """How many elements along `var` a global access may move at once, at most `most` (a power of two).
 
-    All of them must lie side by side, start on a multiple of their size, and be in or out of range together.
+    All of them must lie side by side, start on a multiple of their size, and be in or out of range together. `opaque` are
+    variables that may differ from element to element.
     """
-    if not _inner(indices, var):
-        return 1
     strides = row_strides(buffer)
-    if not (isinstance(strides[-1], Const) and strides[-1].value == 1):
+    if not strides or not (isinstance(strides[-1], Const) and strides[-1].value == 1):
         return 1
     width = min(most, alignment(buffer) // buffer.dtype.bytes, CHUNK // buffer.dtype.bytes)
-    while width > 1 and not _wide_enough(buffer, indices, strides, var, width, facts):
+    while width > 1 and not _wide_enough(buffer, indices, strides, Chunk(var, width, facts.with_range(var, divisor=width), opaque), facts):
         width //= 2
     return max(1, width)
 
 
-def _wide_enough(buffer: Buffer, indices: Sequence[Expr], strides: Sequence[Expr], var: Var, width: int, facts: Facts) -> bool:
-    here = facts.with_range(var, divisor=width)
-
+def _wide_enough(buffer: Buffer, indices: Sequence[Expr], strides: Sequence[Expr], at: Chunk, facts: Facts) -> bool:
     def divides(e: Expr) -> bool:
-        return divisor(e, here) % width == 0
+        return divisor(e, at.facts) % at.width == 0
 
+    if not _neighbours(indices, at):
+        return False
     for e, s in zip(indices[:-1], strides[:-1], strict=True):
         if not (divides(s) or divides(e) or (isinstance(e, Const) and e.value == 0)):
             return False
-    if not divides(indices[-1]):
-        return False
     last = indices[-1]
+    if not divides(last):
+        return False
     inside = prove(compare("lt", last, buffer.shape[-1]), facts) is True and prove(compare("ge", last, Const(0, last.dtype)), facts) is True
     return inside or divides(buffer.shape[-1])
 
 
-def shared_width(layout: SharedLayout, indices: Sequence[Expr], var: Var, most: int, facts: Facts) -> int:
+def shared_width(
+    layout: SharedLayout, indices: Sequence[Expr], var: Var, most: int, facts: Facts, opaque: frozenset[Var] = frozenset()
+) -> int:
     """How many elements along `var` a shared access may move at once, at most `most`."""
-    if not _inner(indices, var):
-        return 1
     width = min(most, CHUNK // layout.itemsize)
     while width > 1:
-        here = facts.with_range(var, divisor=width)
+        at = Chunk(var, width, facts.with_range(var, divisor=width), opaque)
         rows = all(s % width == 0 or (isinstance(e, Const) and e.value == 0) for s, e in zip(layout.strides[:-1], indices[:-1], strict=True))
-        if rows and divisor(indices[-1], here) % width == 0:
+        if rows and _neighbours(indices, at) and divisor(indices[-1], at.facts) % width == 0:
             break
         width //= 2
     return max(1, width)

@@ -5,7 +5,7 @@ The result still has no barriers (see `barriers`) and no addresses in shared mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import assert_never
@@ -52,6 +52,7 @@ from tilec.plan.access import (
     register_index,
     shared_width,
 )  # fmt: skip
+from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fragments import domain, domain_layout
 from tilec.plan.gemm_plan import GemmPlan
@@ -286,7 +287,7 @@ class Lowering:
         guard = conjunction(
             [compare("lt", v, e) for d, (v, e) in enumerate(zip(s.vars, s.extents, strict=True)) if layout.padded(d) > (static(e) or 0)]
         )
-        body = self.scalars((s.body,), inner, width, s.vars)
+        body = self.inside(s, width, inner)
         once = copies_guard(layout, THREAD) if _leaves_registers(s.body) else None
         known = facts.with_range(THREAD, 0, self.at.threads - 1)
         for v, g in zip(digits, layout.regs, strict=True):
@@ -295,7 +296,7 @@ class Lowering:
         rows = width == 2 and guard is None and stores_rows(
             layout, flat(s.body), lambda x, most: self.width_of(x.buffer, x.indices, s.vars[-1], most, inner)
         )  # fmt: skip
-        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows)
+        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows, s.extents)
 
     def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
         """Iterations counted through, `threads` chunks a round."""
@@ -307,9 +308,9 @@ class Lowering:
         width = self.vector(s, most, inner)
         how, digits, values, guard = self.spread(s, width, facts)
         rounds = static(how.rounds)
-        body = self.scalars((s.body,), inner, width, s.vars)
+        body = self.inside(s, width, inner)
         unroll = rounds is not None and rounds * width <= UNROLL_LIMIT and not any(isinstance(x, For | While) for x in walk_stmt(s.body))
-        return TileLoop(s.vars, how, digits, values, width, guard, None, unroll, body, s.span)
+        return TileLoop(s.vars, how, digits, values, width, guard, None, unroll, body, s.span, extents=s.extents)
 
     def spread(self, s: Parallel, width: int, facts: Facts) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...], Expr | None]:
         """Cuts a domain into chunks of `width` along its last variable, dealt out to the threads round by round."""
@@ -320,7 +321,7 @@ class Lowering:
         for c in counts[1:]:
             chunks = simplify(Binary("mul", chunks, c, INT32), facts)
         rounds = simplify(Call("ceildiv", (chunks, Const(threads, INT32)), INT32), facts)
-        digit = Var("round", kind=VarKind.LOOP)
+        digit = Var("turn", kind=VarKind.LOOP)
         known = facts.with_range(thread, 0, threads - 1).with_loop(digit, Const(0, INT32), rounds, Const(1, INT32))
         number: Expr = thread if static(rounds) == 1 else Binary("add", Binary("mul", digit, Const(threads, INT32), INT32), thread, INT32)
         values: list[Expr] = []
@@ -336,47 +337,70 @@ class Lowering:
         return Spread(threads, width, rounds), digits, tuple(simplify(v, known) for v in reversed(values)), guard
 
     def vector(self, s: Parallel, most: int, facts: Facts) -> int:
-        """How many iterations go together: only bodies of plain stores, and then what every wide access allows."""
-        stmts = flat(s.body)
-        if most == 1 or not all(isinstance(x, Store) for x in stmts):
+        """How many iterations go together: what every access that can move a whole chunk allows; 1 when there is none."""
+        body = flat(s.body)
+        if not s.vars or not can_go_together(body) or not apart(body):
             return 1
-        last, width = s.vars[-1], most
-        wide = False
-        for a in accesses(s.body, s.vars):
-            one = self.width_of(a.buffer, a.indices, last, most, facts)
-            if one > 1:
-                width, wide = min(width, one), True
-        if not wide:
-            return 1
-        return width if self.side_by_side(s, width, facts) else 1
+        width = most
+        while width > 1:
+            at = self.chunk(s, width, facts)
+            found = [
+                one
+                for stmt, known in own_accesses(nest(body, at, facts))
+                for buffer, indices in _memory(stmt)
+                if (one := self.width_of(buffer, indices, at.var, width, known, at.opaque)) > 1
+            ]
+            if found and min(found) == width:
+                return width
+            width = min(found, default=width // 2)  # a narrower chunk may take conditions together that this one does not
+        return 1
 
-    def width_of(self, buffer: Buffer, indices: tuple[Expr, ...], last: Var, most: int, facts: Facts) -> int:
+    def chunk(self, s: Parallel, width: int, facts: Facts) -> Chunk:
+        """The chunks of `width` iterations of a loop."""
+        return Chunk(s.vars[-1], width, facts.with_range(s.vars[-1], divisor=width), bound_inside((s.body,)))
+
+    def width_of(
+        self, buffer: Buffer, indices: tuple[Expr, ...], last: Var, most: int, facts: Facts, opaque: frozenset[Var] = frozenset()
+    ) -> int:
         """The widest access to an element of memory along `last`; 1 for registers."""
         match buffer.scope:
             case Scope.GLOBAL:
-                return global_width(buffer, indices, last, most, facts, self.at.alignment)
+                return global_width(buffer, indices, last, most, facts, self.at.alignment, opaque)
             case Scope.SHARED:
-                return shared_width(self.at.tiles(buffer), indices, last, most, facts)
+                return shared_width(self.at.tiles(buffer), indices, last, most, facts, opaque)
             case _:
                 return 1
 
-    def side_by_side(self, s: Parallel, width: int, facts: Facts) -> bool:
-        """True when running `width` iterations together keeps the meaning: nothing read is stored by a neighbour."""
-        stores = {(x.buffer, x.indices) for x in flat(s.body) if isinstance(x, Store)}
-        return all(
-            a.writes or (a.buffer, a.indices) in stores or all(storage(a.buffer) is not storage(b) for b, _ in stores)
-            for a in accesses(s.body, s.vars)
-        )
+    def inside(self, s: Parallel, width: int, facts: Facts) -> PSeq:
+        """The body of a tile loop whose iterations go together by `width`."""
+        body = flat(s.body)
+        if width == 1:
+            return self.scalars(body, facts)
+        at = self.chunk(s, width, facts)
+        return self.nested(nest(body, at, facts), at, facts)
 
-    def scalars(self, stmts: Iterable[Stmt], facts: Facts, width: int, variables: tuple[Var, ...]) -> PSeq:
-        """The statements inside a Parallel: each thread's own business."""
+    def nested(self, n: Nest, at: Chunk, facts: Facts) -> PSeq:
+        """A body by chunks: what all elements share, and what is done for each."""
+        out: list[PStmt] = []
+        for let in n.lead:
+            self.note_loads((let.value,), facts)
+            out.append(PScalar(let, together=True))
+            facts = facts.with_let(let.var, let.value)
+        if n.cond is None or n.under is None:
+            return PSeq((*out, *self.scalars(n.each, facts, at).body))
+        self.note_loads((n.cond.cond,), facts)
+        out.append(PIf(n.cond.cond, self.nested(n.under, at, facts.assume(n.cond.cond)), PSeq(()), n.cond.span, together=True))
+        return PSeq(tuple(out))
+
+    def scalars(self, stmts: Iterable[Stmt], facts: Facts, at: Chunk | None = None) -> PSeq:
+        """The statements inside a Parallel: each thread's own business. Those of a chunk `at` may move it whole."""
         out: list[PStmt] = []
         for s in (x for top in stmts for x in flat(top)):
             match s:
                 case Store() | Atomic() | Let() | Print() | Trap() | Evaluate() | Break() | Continue():
-                    self.note_loads(stmt_exprs(s), facts, width, variables)
+                    self.note_loads(stmt_exprs(s), facts, at)
                     if isinstance(s, Store | Atomic):
-                        self.note_element(s.buffer, s.indices, facts, width, variables)
+                        self.note_element(s.buffer, s.indices, facts, at)
                     out.append(PScalar(s))
                     if isinstance(s, Let):
                         facts = facts.with_let(s.var, s.value)
@@ -384,38 +408,37 @@ class Lowering:
                     out.append(PScalar(s))
                 case If(cond, then, orelse, span):
                     self.note_loads((cond,), facts)
-                    yes = self.scalars((then,), facts.assume(cond), width, variables)
-                    out.append(PIf(cond, yes, self.scalars((orelse,), facts, width, variables), span))
+                    out.append(PIf(cond, self.scalars((then,), facts.assume(cond)), self.scalars((orelse,), facts), span))
                 case For():
                     self.note_loads((s.start, s.stop, s.step), facts)
-                    body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step), width, variables)
+                    body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step))
                     out.append(PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span))
                 case While(cond, inside, span):
                     self.note_loads((cond,), facts)
-                    out.append(PWhile(cond, self.scalars((inside,), facts, width, variables), span))
+                    out.append(PWhile(cond, self.scalars((inside,), facts), span))
                 case _:
                     raise AssertionError(f"{type(s).__name__} inside a parallel loop")
         return PSeq(tuple(out))
 
     # ---- elements --------------------------------------------------------------------------------------------------
 
-    def note_loads(self, roots: Iterable[Expr], facts: Facts, width: int = 1, variables: tuple[Var, ...] = ()) -> None:
+    def note_loads(self, roots: Iterable[Expr], facts: Facts, at: Chunk | None = None) -> None:
         """Decides every read in `roots`."""
         for root in roots:
             for e in walk_expr(root):
                 if isinstance(e, Load):
-                    self.note_element(e.buffer, e.indices, facts, width, variables)
+                    self.note_element(e.buffer, e.indices, facts, at)
 
-    def note_element(self, buffer: Buffer, indices: tuple[Expr, ...], facts: Facts, width: int = 1, variables: tuple[Var, ...] = ()) -> None:
+    def note_element(self, buffer: Buffer, indices: tuple[Expr, ...], facts: Facts, at: Chunk | None = None) -> None:
         """Decides one access; those of registers inside a tile loop have been decided by the loop."""
         if buffer.scope is Scope.FRAGMENT:
             if (buffer, indices) not in self.elements:
                 register = constant_register(self.at.layouts[buffer], [static(e) or 0 for e in indices])
                 self.elements[buffer, indices] = InRegisters(Const(register or 0, INT32))
             return
-        wide = width > 1 and self.width_of(buffer, indices, variables[-1], width, facts) == width
-        if wide:  # the last variable then names the first element of a chunk, and all of them are in range or none is
-            facts = facts.with_range(variables[-1], divisor=width)
+        wide = at is not None and self.width_of(buffer, indices, at.var, at.width, facts, at.opaque) == at.width
+        if wide and at is not None:  # the last variable then names the first of a chunk, and all of them are in range or none is
+            facts = facts.with_range(at.var, divisor=at.width)
         checks = bounds_checks(buffer, indices, facts) if buffer.scope is Scope.GLOBAL else ()
         old = self.elements.get((buffer, indices))
         if isinstance(old, InMemory) and old.checks and not checks:
@@ -464,6 +487,16 @@ def _indexed(s: Parallel, facts: Facts) -> Facts:
     for v, e in zip(s.vars, s.extents, strict=True):
         facts = facts.with_index(v, e)
     return facts
+
+
+def _memory(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """The element accesses of one scalar statement."""
+    for root in stmt_exprs(s):
+        for e in walk_expr(root):
+            if isinstance(e, Load):
+                yield e.buffer, e.indices
+    if isinstance(s, Store):
+        yield s.buffer, s.indices
 
 
 def _number(e: Expr) -> Expr:

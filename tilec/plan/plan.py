@@ -67,10 +67,14 @@ class PSeq:
 
 @dataclass(frozen=True, slots=True)
 class PScalar:
-    """A scalar statement every thread executes; `once` restricts it to the first thread of the block."""
+    """A scalar statement every thread executes; `once` restricts it to the first thread of the block.
+
+    `together`: in a TileLoop by vectors, it is the same for all elements of a chunk and stands in front of them.
+    """
 
     stmt: Leaf
     once: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,13 @@ class PWhile:
 
 @dataclass(frozen=True, slots=True)
 class PIf:
-    """A branch."""
+    """A branch; `together`: in a TileLoop by vectors, the elements of a chunk take it together."""
 
     cond: Expr
     then: PSeq
     orelse: PSeq
     span: Span = NOWHERE
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,7 @@ class TileLoop:
     body: PSeq
     span: Span = NOWHERE
     rows: bool = False
+    extents: tuple[Expr, ...] = ()  # of `vars`
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +230,7 @@ class PReduce:
     partners: tuple[tuple[int, int], ...]
     scratch: Buffer | None
     span: Span = NOWHERE
+    chains: int = 1  # partial results that a thread keeps of a line, joined before the lanes meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +242,6 @@ class PBarrier:
     count: Expr | None = None
     why: str = ""
     span: Span = NOWHERE
-    chains: int = 1  # partial results that a thread keeps of a line, joined before the lanes meet
 
 
 @dataclass(frozen=True, slots=True)
