@@ -332,7 +332,7 @@ def test_layouts_of_tiles_are_hints() -> None:
     s = shared(b, 8, 8)
     call(b, "annotate_layout", {s: call(b, "Layout", (8, 8), None)})
     d = refused(b, "annotate_layout", {tensor("A", 8, 8): None})
-    assert d.code == "TL0204" and "`A`" in d.message
+    assert d.code == "TL0343" and "`A`" in d.message
 
 
 # Barriers, assertions, printing.

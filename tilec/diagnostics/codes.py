@@ -78,6 +78,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0340": "The atomic operation is not supported on this element type.",
         "TL0341": "A vector of atomic additions cannot return old values.",
         "TL0342": "A buffer cannot be viewed under this shape or type: the bytes differ, or it has strides.",
+        "TL0343": "The layout of a tensor in global memory does not give each element a place of its own.",
         "TL0401": "The grid, or the shared memory that a block needs, is more than the target has. Smaller tiles or fewer stages help.",
         "TL0402": "The number of threads of a block is missing, unknown while compiling, or not possible.",
         "TL0403": "num_stages is out of its range.",

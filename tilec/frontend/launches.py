@@ -23,6 +23,7 @@ from tilec.ir.tile import Seq
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
 from tilec.language.builder import LaunchState
+from tilec.language.layouts import apply_orders
 from tilec.language.values import KernelSpec, Value, WithSpec
 
 DEFAULT_THREADS = (128, 1, 1)
@@ -90,7 +91,9 @@ def record_launch(
             body()
     finally:
         state, b.launch = b.launch, None
-    launch = Launch(blocks, grid, counts, threads, Seq(tuple(statements), span), state.panel, state.panel_order, span)
+    whole = apply_orders(b, Seq(tuple(statements), span))
+    b.orders = {}
+    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span)
     if counts is None and uses_threads(launch):
         launch = replace(launch, threads=DEFAULT_THREADS)
     m.launches.append(launch)

@@ -46,6 +46,7 @@ class Builder:
     notes: list[Diagnostic] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
+    orders: dict[Buffer, Any] = field(default_factory=dict)  # tensors whose elements lie in an order of their own, by launch
     sm_count: int = 132
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

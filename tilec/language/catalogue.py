@@ -13,14 +13,14 @@ from functools import cache
 from typing import Any
 
 from tilec.ir.dtypes import ALL, lookup
-from tilec.language import alloc, atomics, copy, gemm, host, later, launch, loops, mathfns, reduce, sync, tensors, threads, warp
+from tilec.language import alloc, atomics, copy, gemm, host, later, launch, layouts, loops, mathfns, reduce, sync, tensors, threads, warp
 from tilec.language.bind import Entry, State, ignored, nearest, works
 from tilec.language.builder import Builder
 from tilec.language.values import Marker, Namespace, Primitive
 
 FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Launch": launch.ENTRIES,
-    "Tensors, sizes and views": tensors.ENTRIES,
+    "Tensors, sizes and views": tensors.ENTRIES + layouts.ENTRIES,
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
     "GEMM": gemm.ENTRIES,
@@ -82,7 +82,7 @@ def modules() -> Mapping[str, Namespace]:
     """Every module a kernel may import from, by its dotted path."""
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
-    layout = {name: _hint(name) for name in _LAYOUTS}
+    layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
     hints = {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
@@ -128,7 +128,7 @@ def _nest(groups: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Namespace]:
 _LAYOUTS = (
     "make_swizzled_layout", "make_mma_swizzle_layout", "make_volta_swizzled_layout", "make_wgmma_swizzled_layout", "make_linear_layout",
     "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_quarter_bank_swizzled_layout", "make_gemm_fragment_8x8",
-    "Layout", "Fragment",
+    "Fragment",
 )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def determine_fp8_type(b: Builder, fp8_format: Any = "e4m3") -> Any:
 
 def _hint(name: str) -> Primitive:
     """A callable whose result only hints."""
-    return ignored(tensors.layout_hint, name=name, host=True)[0].primitive()
+    return ignored(layouts.Fragment, name=name, host=True)[0].primitive()
 
 
 def _tirx() -> dict[str, Any]:

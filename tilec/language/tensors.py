@@ -14,7 +14,7 @@ from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.tile import Stmt
 from tilec.language.access import as_expr, buffer_label, dtype_of, is_device, is_number, literal
 from tilec.language.arith import binary
-from tilec.language.bind import Entry, ignored, refused, works
+from tilec.language.bind import Entry, refused, works
 from tilec.language.builder import Builder
 from tilec.language.constants import fits
 from tilec.language.context import buffer_of, in_kernel, shape_items
@@ -178,19 +178,6 @@ def annotate_safe_value(b: Builder, values: Any) -> None:
         b.safe_values[buffer] = found
 
 
-def annotate_layout(b: Builder, layouts: Any) -> None:
-    """Layouts of tiles are hints, the plan chooses; of a tensor in global memory it is refused."""
-    in_kernel(b, "annotate_layout")
-    for buffer in layouts if isinstance(layouts, Mapping) else ():
-        if isinstance(buffer, Buffer) and buffer.scope is Scope.GLOBAL:
-            text = f"a layout of the global tensor `{buffer.name}` would permute its elements, which is not supported yet"
-            raise b.error("TL0204", text, *buffer_label(buffer), help="remove it from every kernel that uses the tensor")
-
-
-def layout_hint(b: Builder, *args: Any, **kwargs: Any) -> None:
-    """A layout for T.annotate_layout."""
-
-
 def apply_safe_values(b: Builder, body: Stmt) -> tuple[Stmt, dict[Buffer, Buffer]]:
     """`body` with every annotated tensor replaced by one that has its safe value, and the table of replacements."""
     from tilec.ir.visit import replace_buffers
@@ -209,8 +196,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(reshape)
     + works(view)
     + works(annotate_safe_value)
-    + ignored(annotate_layout)
-    + ignored(layout_hint, host=True, name="Layout")
-    + ignored(layout_hint, host=True, name="Fragment")
     + refused("declare the tensor as a parameter: `A: T.Tensor(shape, dtype)`", "make_tensor", "match_buffer", "handle", "ptr")
 )
