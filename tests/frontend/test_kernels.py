@@ -165,6 +165,26 @@ def test_what_would_not_mean_what_python_means_is_an_error(fails, body: str, lin
     fails(KERNEL.format(body=indent(body, 8)), code, line + 4, word)
 
 
+def test_a_failed_call_or_store_hides_no_later_error(reading) -> None:
+    """The module and the tiles that a failed statement names are still what they were."""
+    from tilec.diagnostics import CompileError
+
+    text = """
+import tilelang.language as T
+@T.prim_func
+def k(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((8,), "float32")
+        T.cpoy(A, s)
+        s[0] = nothing
+        s[1, 2] = 1.0
+        T.fill(s, 1.0, stride=2)
+"""
+    with pytest.raises(CompileError) as caught:
+        reading(text)
+    assert [d.span.line for d in caught.value.diagnostics] == [7, 8, 9, 10]
+
+
 def test_several_errors_in_one_run(reading) -> None:
     from tilec.diagnostics import CompileError
 

@@ -52,6 +52,8 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
             raise mark from None
         for name in assigned(node) | mutated(node):
             held = frame.names.get(name)
+            if m.recording and name not in assigned(node) and not isinstance(held, (list, dict, set)):
+                continue  # a tile, a tensor or a module is what it was
             if not (m.recording and is_var(held)):
                 frame.outer.get(name, frame).names[name] = Poison(name, mark)
         return None
