@@ -117,14 +117,14 @@ class _Session:
         except OSError as fault:
             raise click.ClickException(f"cannot read {self.file}: {fault.strerror}") from None
 
-    def compile(self, options: Options) -> Compiled:
-        """Compiles and tells notes and warnings. Ends the command with code 1 if the input is at fault."""
+    def compile(self, options: Options, silent: bool = False) -> Compiled:
+        """Compiles and tells notes and warnings, unless `silent`. Ends the command with code 1 if the input is at fault."""
         from tilec.driver import as_errors, compile_source
 
         try:
             compiled = compile_source(options)
             shown = [d for d in compiled.diagnostics if not (self.werror and d.severity is Severity.WARNING)]
-            self.tell(shown)
+            self.tell([] if silent else shown)
             if self.werror and (fault := as_errors(compiled.diagnostics)):
                 raise fault
         except CompileError as fault:
@@ -312,23 +312,52 @@ def _launch(compiled: Compiled, request: RunRequest, device: str) -> Any:
 
 @main.command()
 @_source_options
-@click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="How long to measure.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--sweep", "sweeps", multiple=True, metavar="M=1024:16384:*2",
+              help="Measure for each value: FROM:TO:*FACTOR, FROM:TO:+STEP or a list; M,N,K=... moves together; several multiply.")
+@click.option("--against", multiple=True, metavar="PEER",
+              help="cublas, cudnn, torch, torch:EXPR, another .cu or .py, none. [default: what fits a GEMM or attention]")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="cpu checks only and times nothing.")
+@click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="How long to measure a point.")
+@click.option("--mode", type=click.Choice(["flush", "rotate"]), default="flush", show_default=True,
+              help="Empty the L2 cache before each launch, or launch back to back on buffers in rotation.")
+@click.option("--check-seconds", type=click.FloatRange(1.0), default=120.0, show_default=True, help="Longest time of the reference.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the figures as CSV.")
+@click.option("--svg", default="", metavar="FILE", help="Also draw the sweep and the roofline.")
+@click.option("--plot", is_flag=True, help="Also draw the sweep in the terminal.")
 def bench(**given: Any) -> int:
-    """Times the one GEMM in FILE on a GPU beside cuBLAS: fresh N(0, 1) inputs, L2 flushed, interleaved, medians."""
-    session = _Session(given)
-    options = session.options()
-    compiled = session.compile(options)
-    _only(compiled, session)
+    """Times the one kernel in FILE on a GPU beside a peer: checked first, L2 flushed, in turns, medians.
+
+    \b
+    tilec bench gemm.py -D M=8192 -D N=8192 -D K=8192
+    tilec bench gemm.py --sweep M,N,K=1024:16384:*2 --svg gemm.svg
+    tilec bench softmax.py -D N=4096 --against 'torch:torch.softmax(X, -1)'
+    """
     from tilec.runtime import report
-    from tilec.runtime.request import RunRequest
+    from tilec.runtime.bench import command
 
-    request = RunRequest(defines=options.defines, args=options.args, seed=given["seed"])
+    session = _Session(given)
+    request = command.request(given, session.options())
+    return report.finish(lambda: command.run(request, _recompile(session), given["device"], given["quiet"]), click.echo)
 
-    def measure() -> Any:
-        from tilec.runtime import bench as timing
 
-        return timing.run(compiled, request, given["seconds"], given["as_json"])
+def _recompile(session: _Session) -> Any:
+    """Compiles FILE, or another file, with some more `-D`; also gives all of them. Tells what there is to tell once."""
+    from dataclasses import replace
 
-    return report.finish(measure, click.echo)
+    base, told = session.options(), set()
+
+    def compile(point: Any, other: str) -> Any:
+        options = replace(base, defines={**base.defines, **point})
+        if other:
+            try:
+                options = replace(options, path=other, text=Path(other).read_bytes(), kernels=(), name="")
+            except OSError as fault:
+                raise click.ClickException(f"cannot read {other}: {fault.strerror}") from None
+        compiled = session.compile(options, silent=other in told)
+        told.add(other)
+        _only(compiled, session)
+        return compiled, options.defines
+
+    return compile
