@@ -106,6 +106,11 @@ def architectures(text: str) -> tuple[Target, ...]:
     return tuple(sorted(found, key=lambda t: (t.number, t.has_wgmma)))
 
 
+def architecture(text: str) -> Target:
+    """The oldest of the targets named, whose code runs on all of them."""
+    return architectures(text)[0]
+
+
 def from_project(source: str) -> tuple[dict[str, Any], str | None]:
     """`[tool.tilec.define]` of the nearest pyproject.toml above a source file, and that file; nothing if there is none."""
     folder = Path.cwd() if source == "-" else Path(source).absolute().parent

@@ -32,9 +32,10 @@ class Module:
         import cupy
 
         variants = [v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
-        capability = cupy.cuda.Device().compute_capability
         # Bodies with tensor maps use instructions of one architecture only, which the compiler must be told.
-        self.exact = {v["arch"] for v in variants if v["tensor_maps"]} & {f"sm_{capability}a"}
+        self.exact = {v["arch"] for v in variants if v["tensor_maps"]}
+        if self.exact:
+            self.exact &= {f"sm_{cupy.cuda.Device().compute_capability}a"}
         self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *(f"-arch={a}" for a in self.exact), *options))
         self.manifest = manifest
 
