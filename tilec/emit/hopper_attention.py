@@ -19,8 +19,8 @@ from tilec.ir.dtypes import BFLOAT16, INT32
 from tilec.ir.expr import Binary, Buffer, Const, Var
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
-from tilec.plan.hopper_plan import Operand, RowProduct
-from tilec.plan.plan import BulkStore, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed
+from tilec.plan.hopper_plan import Operand
+from tilec.plan.plan import BulkStore, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed, WhenScaled
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset("warp_group tiles rows others tile section section_top section_width in_section clean_end other end chain".split())
@@ -64,6 +64,9 @@ class _Numbers:
     some: bool
     scores: int
     out: int
+    held_words: int
+    turns: bool
+    longest_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,9 @@ class StreamWriter:
         masked, plain = self.write(PSeq((*s.mask.body, *s.rows.body)), inner), self.write(s.rows, inner)
         late = self.write(s.late, inner)
         held, a, b = self.rings(s, maps, variant.facts)
+        words = spell.names.fresh(f"{spell.buffer(s.held.tile)}_words") if s.schedule.held_words else ""
+        for entry in (["ldmatrix_x4"] if words else []) + (["barrier_sync_at", "barrier_arrive_at"] if s.schedule.turns else []):
+            spell.need(entry)
         numbers = self.numbers(s, variant.facts)
         loops = self.loops(s, numbers, masked, plain, known)
         used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, masked, late, *(x.stop for x in loops)))
@@ -109,7 +115,7 @@ class StreamWriter:
         pieces = {
             "counts": self.counts(s, variant.facts),
             "producer_places": self.places(s, produced), "consumer_places": self.front(s, used, lets),
-            "first": self.product(s.first, held.tiles, a, s, True), "second": self.product(s.second, "", b, s, False),
+            "first": self.product(s, words or held.tiles, a, True), "second": self.product(s, "", b, False),
             "prologue": prologue, "masked": masked, "late": late, "epilogue": epilogue,
         }  # fmt: skip
         tiles = self.tile_lines("\n".join((*pieces.values(), held.pointer, a.pointer, b.pointer)))
@@ -117,7 +123,8 @@ class StreamWriter:
         return render(
             "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
             stores=stores, rings=(held, a, b), held=held, a=a, b=b, loops=loops, scores=spell.buffer(s.scores), out=spell.buffer(s.out),
-            **pieces,
+            next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if s.schedule.longest_first else "tile + gridDim.x",
+            words=words, held_tile=spell.buffer(s.held.tile), held_block=s.held.shape[0] * 64, **pieces,
         )  # fmt: skip
 
     def declaration(self, b: Buffer) -> str:
@@ -131,8 +138,8 @@ class StreamWriter:
         """Figures and short texts."""
         c, spell = s.schedule, self.spell
         return _Numbers(
-            c.threads, 128 * c.consumers, c.consumers, c.give, c.take, spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts),
-            s.some, s.first.n // 2, s.second.n // 2,
+            c.threads, 128 * c.consumers, c.consumers, c.give, c.take,
+            spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts), s.some, s.first.n // 2, s.second.n // 2, c.held_words, c.turns, c.longest_first,
         )  # fmt: skip
 
     def loops(self, s: Streamed, k: _Numbers, masked: str, plain: str, facts: Facts) -> list[_Loop]:
@@ -229,19 +236,21 @@ class StreamWriter:
         descriptor = f"{o.leading}, {o.stride}, {o.mode}"
         return _Ring(**names, at=at, stages=stages, bytes=o.bytes, loads=loads, pointer=pointer, descriptor=descriptor)
 
-    def product(self, p: RowProduct, held: str, ring: _Ring, s: Streamed, first: bool) -> str:
-        """The instructions of a product of one step, closed as a group."""
+    def product(self, s: Streamed, held: str, ring: _Ring, first: bool) -> str:
+        """The instructions of a product of one step, closed as a group; `held` is the first one's left operand."""
         spell = self.spell
+        p, operand = (s.first, s.a) if first else (s.second, s.b)
         spell.need(p.instruction)
         d = spell.buffer(s.scores if first else s.out)
-        name = f"{p.instruction}<0, {int(p.trans_b)}>" if first else f"{p.instruction}<{int(p.trans_b)}>"
+        words = s.schedule.held_words > 0 or not first
+        name = f"{p.instruction}<{int(p.trans_b)}>" if words else f"{p.instruction}<0, {int(p.trans_b)}>"
         b = spell.names.fresh("b")
-        words = "" if first else f"reinterpret_cast<const unsigned*>({spell.buffer(s.probs)})"
-        operand = s.a if first else s.b
+        left = held if first else f"reinterpret_cast<const unsigned*>({spell.buffer(s.probs)})"
         calls = []
         for n, (x, y) in enumerate(zip(p.a, p.b, strict=True)):
-            left = (f"{held} + {x >> 4}" if x else held) if first else (f"{words} + {x}" if x else words)
-            calls.append(ProductCall(d, left, f"{b} + {y >> 4}" if y else b, "false" if first and n == 0 else "true"))
+            at = x if words else x >> 4
+            adds = "false" if first and n == 0 else "true"
+            calls.append(ProductCall(d, f"{left} + {at}" if at else left, f"{b} + {y >> 4}" if y else b, adds))
         body = render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
         lead = self.comment(s.spans[4 if first else 5])
         start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
@@ -259,6 +268,15 @@ def pack_text(spell: Spelling, s: PackRegisters) -> str:
     return render(
         "parallel/pack.cu.jinja", var=spell.names.fresh("r"), words=s.words, pack=pack, dst=spell.buffer(s.dst), src=spell.buffer(s.src)
     )  # fmt: skip
+
+
+def scaled_text(spell: Spelling, s: WhenScaled, body: str) -> str:
+    """A scaling that a warp whose factors are all 1 leaves out."""
+    place = spell.variant.placements[s.factor]
+    assert isinstance(place, Registers)
+    spell.need("any_sync")
+    tests = " || ".join(f"{spell.buffer(s.factor)}[{n}] != 1.0f" for n in range(place.layout.registers))
+    return render("parallel/if.cu.jinja", cond=f"any_sync({tests})", then=body, orelse="")
 
 
 _ENTRIES = (

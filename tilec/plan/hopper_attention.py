@@ -18,7 +18,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.ir.dtypes import FLOAT32, INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var
-from tilec.ir.tile import Copy, Let, Reduce, Seq, Stmt
+from tilec.ir.tile import Copy, Let, Parallel, Reduce, Seq, Stmt
 from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
@@ -27,8 +27,10 @@ from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of, span_swizzle
 from tilec.plan.hopper_attention_match import Match, match
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
+from tilec.plan.hopper_softmax import lagging
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
+from tilec.plan.pipelines import touched
 from tilec.plan.plan import (
     THREAD,
     BulkStore,
@@ -41,6 +43,7 @@ from tilec.plan.plan import (
     SharedTile,
     Streamed,
     Variant,
+    WhenScaled,
 )  # fmt: skip
 
 
@@ -50,7 +53,9 @@ class Rules:
 
     `registers`: (producer, consumer) by the number of consumers; `spare`: those a consumer needs besides its tiles. `stages`:
     versions of the streamed tiles, `most_stages` when the author asks for more. `cache`: bytes of streamed tensors that blocks
-    in work at the same time should share. `chains`: independent chains of a reduction inside a thread.
+    in work at the same time should share. `chains`: independent chains of a reduction inside a thread. `held_in_registers`:
+    where they suffice. `turns`: with how many consumers these take turns at the tensor cores. `lag`: the maximum of an online softmax
+    may lag behind (see `hopper_softmax`).
     """
 
     registers: Mapping[int, tuple[int, int]]
@@ -59,6 +64,9 @@ class Rules:
     most_stages: int = 4
     cache: int = 24 << 20
     chains: int = 2
+    held_in_registers: bool = True
+    turns: tuple[int, ...] = (3,)
+    lag: bool = True
 
 
 RULES = Rules(registers={1: (40, 232), 2: (24, 240), 3: (32, 160)})
@@ -130,10 +138,12 @@ def _along(o: Operand, steps: int) -> tuple[int, ...]:
 class _Rows(Lowering):
     """Lowers what the consumers do: whole accumulators leave through the copy engine, casts of fragments go two at a time."""
 
-    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int) -> None:
+    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int, out: Buffer, factor: Buffer | None) -> None:
         super().__init__(at)
         self.shape = shape
         self.consumers = consumers
+        self.out = out
+        self.factor = factor
         self.stores: list[BulkStore] = []
 
     def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
@@ -147,6 +157,12 @@ class _Rows(Lowering):
             if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
                 return PackRegisters(src, dst, held.registers // 2, s.span)
         return super().copy(s, facts, ahead)
+
+    def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
+        lowered = super().statement(s, facts, uniform)
+        if self.factor is not None and isinstance(s, Parallel) and touched([s]) == ({self.out, self.factor}, {self.out}):
+            return [WhenScaled(self.factor, PSeq(tuple(lowered)))]
+        return lowered
 
     def reduce(self, s: Reduce) -> PReduce:
         return replace(super().reduce(s), chains=RULES.chains)
@@ -163,12 +179,16 @@ class _Builder:
     held: Operand
     a: Operand
     b: Operand
+    factor: Buffer | None = None  # of the rows of `out`, where it is 1 in most steps
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
         found = self.found
         threads = 128 * self.consumers
-        parts = (found.prologue, found.mask, found.rows, found.late, found.epilogue)
+        lag = lagging(found.rows, found.late, found.epilogue, found.scores, found.probs, found.out) if RULES.lag else None
+        if lag is not None:
+            self.factor = lag.factor
+        parts = (found.prologue, found.mask, found.rows if lag is None else lag.rows, found.late, found.epilogue)
         shapes = {b: static_shape(b) for b in (found.scores, found.probs, found.out)}
         fixed = {b: atoms.warp_group_accumulator(m, n, self.consumers) for b, (m, n) in shapes.items()}
         legal = legalise(Seq((*found.allocs, *(s for p in parts for s in p))), threads, self.r.target, self.r.ieee, fixed)
@@ -189,7 +209,7 @@ class _Builder:
             bodies.append(one.body)
         setting = Setting(threads, (), layouts, {}, _no_tile, _alignment, Seq(tuple(bodies)), 1)
         m, n = static_shape(found.out)
-        lowering = _Rows(setting, (m, n), self.consumers)
+        lowering = _Rows(setting, (m, n), self.consumers, found.out, self.factor)
         facts = self.facts.with_range(THREAD, 0, threads - 1)
         setup = lowering.sequence(found.lets, facts, True)
         for s in found.lets:
@@ -257,16 +277,25 @@ class _Builder:
         fit = Binary("floordiv", Binary("mul", others, Const(RULES.cache, INT64), INT64), size, INT64)
         section = cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)
         return StreamSchedule(
-            self.consumers, stages, *RULES.registers[self.consumers], axis, longest, section, barriers, barriers + 16 + 32 * stages
+            self.consumers, stages, *RULES.registers[self.consumers], axis, longest, section, self._held_words(),
+            self.consumers in RULES.turns, barriers, barriers + 16 + 32 * stages,
         )  # fmt: skip
+
+    def _held_words(self) -> int:
+        """The registers of a thread that the held tile would take, if it has them to spare."""
+        keys, columns = static_shape(self.found.scores)[1], static_shape(self.found.out)[1]
+        words = self.held.shape[1] // 4
+        need = keys // 2 + keys // 4 + columns // 2 + words + RULES.spare - 8
+        fits = need <= RULES.registers[self.consumers][1] and self.held.k_major and self.held.span == 128
+        return words if fits and RULES.held_in_registers else 0
 
     def _body(self, schedule: StreamSchedule, setup: PSeq, done: Sequence[PSeq]) -> Streamed:
         found, r = self.found, self.r
         keys, columns = static_shape(found.scores)[1], static_shape(found.out)[1]
         depth = self.a.shape[1] if self.a.k_major else self.a.shape[0]
-        first = RowProduct(
-            f"wgmma_m64n{keys}k16_{found.kind}", keys, _along(self.held, depth // 16), _along(self.a, depth // 16), not self.a.k_major
-        )  # fmt: skip
+        held = tuple(4 * s for s in range(depth // 16)) if schedule.held_words else _along(self.held, depth // 16)
+        name = f"wgmma_m64n{keys}k16_{found.kind}{'_held' if schedule.held_words else ''}"
+        first = RowProduct(name, keys, held, _along(self.a, depth // 16), not self.a.k_major)
         second = RowProduct(
             f"wgmma_m64n{columns}k16_{found.kind}_held", columns, tuple(4 * s for s in range(keys // 16)), _along(self.b, keys // 16),
             not self.b.k_major,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilec.ir.expr import Buffer, Expr, Var, VarKind
 from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Buffer, Expr, Var, VarKind
 from tilec.layout.fragment import FragmentLayout
 
 MULTIPROCESSORS = Var("multiprocessors", INT32, VarKind.EXTENT)
@@ -135,7 +135,8 @@ class StreamSchedule:
     `give` and `take` are the registers of a producer's and of a consumer's thread, `stages` the versions of either streamed
     tile. `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone stream the same
     tiles; `longest_first` lets it run slowest and downwards inside sections of `section` others, whose streamed tiles fit the L2
-    cache together, where tiles of a high index take longer.
+    cache together, where tiles of a high index take longer. `held_words`: words a thread in which the held tile waits in
+    registers (0: products read it from shared memory). `turns`: consumers take turns at issuing their products.
     """
 
     consumers: int
@@ -145,6 +146,8 @@ class StreamSchedule:
     row_axis: int
     longest_first: bool
     section: Expr
+    held_words: int
+    turns: bool
     barriers: int
     shared_bytes: int
 

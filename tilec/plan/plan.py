@@ -348,6 +348,14 @@ class PackRegisters:
 
 
 @dataclass(frozen=True, slots=True)
+class WhenScaled:
+    """`body` multiplies by the row factors `factor`: a warp in which all of them are 1 leaves it out."""
+
+    factor: Buffer
+    body: PSeq
+
+
+@dataclass(frozen=True, slots=True)
 class BulkStore:
     """A fragment with the accumulator's map stored by the copy engine, its first element at `at` (innermost first).
 
@@ -367,6 +375,7 @@ PStmt: TypeAlias = (
     | WarpSpecialized
     | Streamed
     | PackRegisters
+    | WhenScaled
     | BulkStore
     | PScalar
     | PFor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized
+from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled
 
 
 def plan_children(s: PStmt) -> tuple[PStmt, ...]:
@@ -12,7 +12,7 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
     match s:
         case PSeq(body):
             return body
-        case PFor() | PWhile() | TileLoop() | Stepped():
+        case PFor() | PWhile() | TileLoop() | Stepped() | WhenScaled():
             return (s.body,)
         case PIf():
             return (s.then, s.orelse)
