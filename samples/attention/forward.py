@@ -11,7 +11,10 @@ import tilelang
 import tilelang.language as T
 
 
-@tilelang.jit(out_idx=[3, 4])
+FAST = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
+
+
+@tilelang.jit(out_idx=[3, 4], pass_configs=FAST)
 def attention(batch, heads, kv_heads, seq, dim, causal=False, block_m=64, block_n=64, stages=2, threads=128):
     scale = 1.44269504 / dim**0.5
     group = heads // kv_heads

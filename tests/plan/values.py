@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilec.ir.expr import Binary, Compare, Const, Expr, Logical, Var
+from tilec.ir.expr import Binary, Compare, Const, Expr, Logical, Unary, Var
 
 
 def value(e: Expr, env: Mapping[Var, int]) -> int:
@@ -14,13 +14,15 @@ def value(e: Expr, env: Mapping[Var, int]) -> int:
             return int(v)
         case Var():
             return env[e]
+        case Unary("neg", a):
+            return -value(a, env)
         case Binary(op, a, b):
             x, y = value(a, env), value(b, env)
             table = {"add": x + y, "sub": x - y, "mul": x * y, "floordiv": x // y if y else 0, "mod": x % y if y else 0}
             return table[op]
         case Compare(op, a, b):
             x, y = value(a, env), value(b, env)
-            return int({"eq": x == y, "lt": x < y, "ge": x >= y}[op])
+            return int({"eq": x == y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[op])
         case Logical("and", a, b):
             return value(a, env) and value(b, env)
         case _:

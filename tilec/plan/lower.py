@@ -56,6 +56,7 @@ from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together,
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fragments import domain, domain_layout
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import flat, rename, split, used_outside
 from tilec.plan.plan import (
     THREAD,
@@ -109,6 +110,7 @@ class Lowering:
     scratch: list[Buffer] = field(default_factory=list)
     varying: frozenset[Buffer] = frozenset()
     varying_vars: set[Var] = field(default_factory=set)
+    loops: int = 0  # how many loops of the launch are around the statement at hand
 
     # ---- statements ------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Lowering:
             case For():
                 return self.loop(s, facts, uniform)
             case Parallel():
-                return [self.tile_loop(s, facts)]
+                return [self.masked_loop(s, facts)]
             case Copy():
                 return [self.copy(s, facts)]
             case While(cond, body, span):
@@ -201,7 +203,9 @@ class Lowering:
             if parts.producers:
                 return [self.pipeline(s, stages, parts.producers, parts.consumers, parts.versioned, facts)]
         together = uniform and not any(self.varies(e) for e in (s.start, s.stop, s.step))
+        self.loops += 1
         body = self.sequence((s.body,), inner, together)
+        self.loops -= 1
         return [PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span)]
 
     def pipeline(
@@ -218,7 +222,9 @@ class Lowering:
             asynchronous = asynchronous or isinstance(one, AsyncCopy)
             loading.append(Stepped(c.span, PSeq((one,))))
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
+        self.loops += 1
         consumers = self.sequence(rest, inner, True)
+        self.loops -= 1
         return Pipeline(
             s.var, s.start, s.stop, stages, versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, versioned), asynchronous, s.span, ahead
         )
@@ -261,6 +267,15 @@ class Lowering:
         return AsyncCopy(
             loop.vars, how, digits, values, width, src, load.indices, store.buffer, store.indices, valid, guard, loop.span
         )  # fmt: skip
+
+    def masked_loop(self, s: Parallel, facts: Facts) -> PStmt:
+        """A Parallel loop of the author; inside a loop a mask that mostly holds for the whole tile is tested once a tile."""
+        s = settled(s, facts)
+        found = unmasked(s, facts) if self.loops else None
+        if found is None or self.varies(found.test):
+            return self.tile_loop(s, facts)
+        whole, rest = self.tile_loop(found.loop, facts), self.tile_loop(s, facts)
+        return PIf(found.test, PSeq((whole,)), PSeq((rest,)), s.span)
 
     def tile_loop(self, s: Parallel, facts: Facts) -> PStmt:
         """A Parallel loop, by the layout of the fragments it walks or by running number."""
