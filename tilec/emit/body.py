@@ -27,9 +27,9 @@ from tilec.emit.rows import rows_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
 from tilec.emit.unused import without_unused
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Binary, Const, Expr, Scope
+from tilec.ir.expr import BLOCK_CALLS, Binary, Call, Const, Expr, Scope
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
-from tilec.ir.visit import storage
+from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
 from tilec.plan.hopper_plan import TensorMap
@@ -87,8 +87,8 @@ class BodyWriter:
     def declared(self, s: Leaf | None) -> str | None:
         """The C name that a statement brings into being and nothing else; None for statements with an effect."""
         match s:
-            case Let(var, _):
-                return self.spell.var(var)
+            case Let(var, value):
+                return None if _acts(value) else self.spell.var(var)
             case Alloc(buffer) if buffer.scope is not Scope.SHARED:
                 return self.spell.buffer(buffer)
             case _:
@@ -343,6 +343,11 @@ def _only_leaf(s: PStmt) -> Leaf | None:
             return leaf
         case _:
             return None
+
+
+def _acts(e: Expr) -> bool:
+    """True when computing a value does something besides: calls of the author's functions, barriers that count."""
+    return any(isinstance(x, Call) and (x.foreign or x.name in BLOCK_CALLS) for x in walk_expr(e))
 
 
 def _only_gemm(body: PSeq) -> PGemm:

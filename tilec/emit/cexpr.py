@@ -18,7 +18,7 @@ from tilec.analysis.simplify import simplify
 from tilec.emit import cmath
 from tilec.emit.cliteral import NARROW, bits_literal, ctype, float_literal, literal, narrow_literal
 from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT8_E5M2, FLOAT32, FLOAT64, INT32, INT64, TFLOAT32, DType, Kind, int_range
-from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var, const_int
+from tilec.ir.expr import POINTER_CALLS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var, const_int
 
 __all__ = ["CWriter", "ctype", "literal"]
 
@@ -44,13 +44,14 @@ _MAX_POWER = 8
 class CWriter:
     """Writes expressions. `names` spells variables, `load` memory reads (a primary expression of the element's C type),
     `need` receives the prelude entries used, `facts` decide where plain operators are safe, `fast_math` allows
-    approximate functions."""
+    approximate functions, `place` spells an element whose address is taken."""
 
     names: Callable[[Var], str]
     load: Callable[[Load], str]
     need: Callable[[str], None]
     facts: Facts = field(default_factory=Facts)
     fast_math: bool = False
+    place: Callable[[Load], str] = str
 
     def expr(self, e: Expr) -> str:
         """`e` as C text of type `ctype(e.dtype)`, or of a type that converts to it without a change of value."""
@@ -126,6 +127,10 @@ class CWriter:
                 return self._reinterpret(a, e.dtype)
             case Call(name) if name in cmath.EXCHANGES:
                 return self._call(cmath.EXCHANGES[name], *(self._text(a) for a in e.args))
+            case Call(name, (Load() as at,)) if name in POINTER_CALLS:
+                return f"&{self.place(at)}", UNARY
+            case Call(foreign=True):
+                return self._call(e.name, *(self._text(a) for a in e.args))
             case Unary() | Binary() | Call():
                 if e.dtype in NARROW and not _is_foreign(e):
                     return self._narrow(self._float_operation(e), e.dtype)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -80,7 +81,7 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     text = render(
         "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
         target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected, ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels),
-        layouts=list(file.layouts.values()), kernels=kernels, launchers=launchers,
+        layouts=list(file.layouts.values()), sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
         exact="" if not exact else target.name if target.has_wgmma else "", mixed=exact and not target.has_wgmma,
     )  # fmt: skip
     return text + "\n"
@@ -91,6 +92,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     sign = signature(plan)
     reserved = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries()) | set(sign.names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
+    reserved |= {word for text in plan.kernel.sources for word in re.findall(r"[A-Za-z_]\w*", text)}
     spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts, file.mark)
     for p, name in sign.names.items():
         if isinstance(p, Buffer):

@@ -20,7 +20,7 @@ from tilec.emit.memory import Spelling
 from tilec.emit.render import render
 from tilec.emit.unused import mentions, without_unused
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
+from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Atomic, Let, Print, Store
 from tilec.ir.visit import stmt_exprs, substitute, walk_expr
 from tilec.layout.fragment import FragmentLayout
@@ -148,7 +148,10 @@ class LoopWriter:
 
     def declared(self, s: PStmt) -> str | None:
         """The C name that a Let brings into being; None for other statements."""
-        return self.spell.var(s.stmt.var) if isinstance(s, PScalar) and isinstance(s.stmt, Let) else None
+        if not isinstance(s, PScalar) or not isinstance(s.stmt, Let):
+            return None
+        foreign = any(isinstance(x, Call) and x.foreign for x in walk_expr(s.stmt.value))
+        return None if foreign else self.spell.var(s.stmt.var)
 
     def first(self, s: TileLoop, facts: Facts) -> Facts:
         """Facts at the first element of a chunk."""

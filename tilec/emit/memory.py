@@ -101,7 +101,8 @@ class Spelling:
 
     def writer(self, facts: Facts) -> CWriter:
         """A writer of expressions under `facts`."""
-        return CWriter(self.var, lambda e: self.load(e, facts), self.need, facts, self.fast_math)
+        at = lambda e: self.place(e.buffer, e.indices, facts)  # noqa: E731
+        return CWriter(self.var, lambda e: self.load(e, facts), self.need, facts, self.fast_math, at)
 
     def expr(self, e: Expr, facts: Facts) -> str:
         """An expression, simplified where that keeps its meaning."""

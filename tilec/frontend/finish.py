@@ -52,6 +52,7 @@ def finish(
         flags=_flags(m, markers),
         configs=configs,
         implicit=implicit,
+        sources=tuple(m.b.sources),
         span=function.span,
     )
 

@@ -103,7 +103,7 @@ def uses_threads(launch: Launch) -> bool:
     """True when the body names a thread index or lets threads exchange values: their number is part of its meaning then."""
     threads = set(launch.thread_vars)
     return any(
-        x in threads if isinstance(x, Var) else isinstance(x, Call) and x.name in WARP_CALLS | BLOCK_CALLS
+        x in threads if isinstance(x, Var) else isinstance(x, Call) and (x.foreign or x.name in WARP_CALLS | BLOCK_CALLS)
         for s in walk_stmt(launch.body) for e in stmt_exprs(s) for x in walk_expr(e)
     )  # fmt: skip
 

@@ -186,7 +186,11 @@ class Call:
     name: str
     args: tuple[Expr, ...]
     dtype: DType
+    foreign: bool = False  # a function of the author's own, called once for each time that its statement is executed
 
+
+POINTER_CALLS = {"address_r": "r", "address_w": "w", "address_rw": "rw"}
+"""Intrinsics that give a pointer (a handle) to the element that their one operand, a Load, names: for reading, writing or both."""
 
 WARP_CALLS = frozenset(
     ("shfl_xor", "shfl_up", "shfl_down", "shfl_idx", "any_sync", "all_sync", "ballot", "match_any", "activemask")

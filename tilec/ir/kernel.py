@@ -38,7 +38,8 @@ class Kernel:
     `params` are in the declared order. `extents` are run-time extents and strides that are not parameters themselves, in
     order of first appearance in the annotations (dynamic strides last). `outputs` names tensors that the Python callable
     allocates (out_idx, T.empty). `bindings` are the compile-time values the kernel was specialised with, for the banner.
-    `implicit` marks the form without T.Kernel. `configs` are the dictionaries of an autotune decorator.
+    `implicit` marks the form without T.Kernel. `configs` are the dictionaries of an autotune decorator. `sources` is CUDA of
+    the author's own that the file gets in front of the kernels.
     """
 
     symbol: str
@@ -50,6 +51,7 @@ class Kernel:
     flags: tuple[str, ...] = ()  # e.g. "fast_math", "no_auto_sync"
     configs: tuple[tuple[tuple[str, str], ...], ...] = ()
     implicit: bool = False
+    sources: tuple[str, ...] = ()
     span: Span = NOWHERE
 
 

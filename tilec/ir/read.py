@@ -320,11 +320,11 @@ class _Statements(Reader):
                 outputs.append(self.take("name"))
         self.expect(":")
         self.end_line()
-        flags, implicit, bindings, configs = self._facts()
+        flags, implicit, bindings, configs, sources = self._facts()
         launches = []
         while self.row < len(self.source):
             launches.append(self._launch())
-        return Kernel(symbol, params, extents, tuple(launches), tuple(outputs), bindings, flags, configs, implicit, span=span)
+        return Kernel(symbol, params, extents, tuple(launches), tuple(outputs), bindings, flags, configs, implicit, sources, span=span)
 
     def _scalars(self) -> None:
         """Declares the scalar parameters first, because shapes before them may use them."""
@@ -349,15 +349,17 @@ class _Statements(Reader):
             return thing
         return self.declare(Scope.GLOBAL, name)
 
-    def _facts(self) -> tuple[tuple[str, ...], bool, _Pairs, tuple[_Pairs, ...]]:
-        """The lines before the first launch: flags, implicit, bindings, configurations."""
+    def _facts(self) -> tuple[tuple[str, ...], bool, _Pairs, tuple[_Pairs, ...], tuple[str, ...]]:
+        """The lines before the first launch: flags, implicit, bindings, configurations, the author's CUDA."""
         flags: tuple[str, ...] = ()
         bindings: _Pairs = ()
-        configs, implicit = [], False
-        while self.row < len(self.source) and self.token.text in ("flags", "implicit", "bind", "config"):
+        configs, sources, implicit = [], [], False
+        while self.row < len(self.source) and self.token.text in ("flags", "implicit", "bind", "config", "source"):
             word = self.next().text
             if word == "implicit":
                 implicit = True
+            elif word == "source":
+                sources.append(unquote(self.take("str")))
             elif word == "flags":
                 flags = tuple(self._strings())
             elif word == "bind":
@@ -365,7 +367,7 @@ class _Statements(Reader):
             else:
                 configs.append(self._pairs())
             self.end_line()
-        return flags, implicit, bindings, tuple(configs)
+        return flags, implicit, bindings, tuple(configs), tuple(sources)
 
     def _strings(self) -> list[str]:
         found = [unquote(self.take("str"))]

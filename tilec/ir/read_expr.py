@@ -199,6 +199,9 @@ class Reader:
             return inner
         if self.accept("@"):
             return self._call(self.take("name"))
+        if token.kind == "str":
+            call = self._call(unquote(self.take("str")))
+            return Call(call.name, call.args, call.dtype, True)
         name = self.take("name")
         after = self.token.text
         if after == "[":

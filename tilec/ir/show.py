@@ -148,6 +148,8 @@ def _bare(e: Expr, names: Names) -> tuple[str, int]:
         case Reinterpret(a, dtype):
             return f"bits<{dtype}>({_expr(a, names, 0)})", _ATOM
         case Call(name, args, dtype):
+            if e.foreign:
+                return f"{_quote(name)}<{dtype}>({_list(args, names)})", _ATOM
             mark = "@" if name in RESERVED_CALLS else ""
             kind = "" if args and args[0].dtype == dtype else f"<{dtype}>"
             return f"{mark}{name}{kind}({_list(args, names)})", _ATOM
@@ -209,6 +211,7 @@ def _kernel(k: Kernel, names: Names) -> list[str]:
         lines.append(f"  flags {', '.join(map(_quote, k.flags))}")
     if k.implicit:
         lines.append("  implicit")
+    lines += [f"  source {_quote(text)}" for text in k.sources]
     if k.bindings:
         lines.append(f"  bind {_pairs(k.bindings)}")
     lines += [f"  config {_pairs(c)}" for c in k.configs]

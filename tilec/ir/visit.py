@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
+from tilec.ir.expr import POINTER_CALLS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
 from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
     Stmt, Store, Trap, While,
@@ -170,6 +170,16 @@ def buffers_of(s: Stmt) -> Iterator[Buffer]:
         yield from (r.buffer for r in side)
     for root in stmt_exprs(s):
         yield from (e.buffer for e in walk_expr(root) if isinstance(e, Load))
+
+
+def pointers(root: Expr) -> Iterator[tuple[Buffer, str]]:
+    """The buffers to which an expression makes pointers, with r, w or rw for what may be done through them."""
+    for e in walk_expr(root):
+        match e:
+            case Call(name, (Load(buffer),)) if name in POINTER_CALLS:
+                yield buffer, POINTER_CALLS[name]
+            case _:
+                pass
 
 
 def storage(buffer: Buffer) -> Buffer:

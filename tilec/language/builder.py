@@ -47,6 +47,7 @@ class Builder:
     flags: set[str] = field(default_factory=set)
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
     orders: dict[Buffer, Any] = field(default_factory=dict)  # tensors whose elements lie in an order of their own, by launch
+    sources: list[str] = field(default_factory=list)  # CUDA of the author's own
     sm_count: int = 132
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

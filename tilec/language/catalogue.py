@@ -13,7 +13,24 @@ from functools import cache
 from typing import Any
 
 from tilec.ir.dtypes import ALL, lookup
-from tilec.language import alloc, atomics, copy, gemm, host, later, launch, layouts, loops, mathfns, reduce, sync, tensors, threads, warp
+from tilec.language import (
+    alloc,
+    atomics,
+    copy,
+    extern,
+    gemm,
+    host,
+    later,
+    launch,
+    layouts,
+    loops,
+    mathfns,
+    reduce,
+    sync,
+    tensors,
+    threads,
+    warp,
+)  # fmt: skip
 from tilec.language.bind import Entry, State, ignored, nearest, works
 from tilec.language.builder import Builder
 from tilec.language.values import Marker, Namespace, Primitive
@@ -31,6 +48,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Atomics": atomics.ENTRIES,
     "Barriers, assertions, printing": sync.ENTRIES,
     "Threads, warps, exchanges": warp.ENTRIES + threads.ENTRIES,
+    "The author's own CUDA": extern.ENTRIES,
     "Not yet": later.ENTRIES,
 }
 """Title of each family and its names, in the order of the documentation."""

@@ -11,7 +11,6 @@ from tilec.language.bind import Entry, refused
 _COPIES = "use T.copy, which chooses the mechanism and waits for it"
 _BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
-_EXTERN = "write the computation in the kernel's language"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
 _VECTORS = "use T.copy, or T.vectorized over ordinary elements"
 _RANDOM = "pass the random numbers as a tensor"
@@ -32,10 +31,6 @@ ENTRIES: tuple[Entry, ...] = (
         _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
         "warpgroup_arrive",
         "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
-    )
-    + refused(
-        _EXTERN, "call_extern", "call_intrin", "call_packed", "import_source", "access_ptr", "address_of", "dp4a", "let",
-        "tvm_access_ptr",
     )
     + refused(
         _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose",

@@ -13,6 +13,7 @@ from tilec.language.access import as_expr, host_int, is_device, is_number, unkno
 from tilec.language.bind import Entry, ignored, refused, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel
+from tilec.language.extern import import_source
 from tilec.language.show import describe
 from tilec.language.values import KernelSpec
 
@@ -34,7 +35,7 @@ def Kernel(b: Builder, *blocks: Any, threads: Any = None, is_cpu: Any = False, p
     if is_cpu:
         raise b.error("TL0204", "T.Kernel(is_cpu=True) is not supported", help="leave is_cpu out")
     if prelude is not None:
-        raise b.error("TL0204", "`prelude` of T.Kernel is not supported yet", help="write the helper in the kernel's language")
+        import_source(b, prelude)
     return KernelSpec(tuple(_extent(b, axis, v) for axis, v in enumerate(blocks)), thread_counts(b, threads), b.span)
 
 

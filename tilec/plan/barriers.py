@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tilec.diagnostics import error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Store
-from tilec.ir.visit import stmt_exprs, storage, walk_expr
+from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
 from tilec.plan.plan import (
     AsyncCopy,
     FillRegisters,
@@ -71,6 +71,7 @@ class _Walk:
             for e in exprs:
                 if e is not None:
                     reads.update(storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load))
+                    writes.update(storage(b) for b, mode in pointers(e) if "w" in mode)
 
         def visit(s: PStmt) -> None:
             match s:

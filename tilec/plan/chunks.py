@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
-from tilec.ir.expr import Binary, Cast, Compare, Const, Expr, Load, Logical, Scope, Unary, Var
+from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
 from tilec.ir.tile import For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import expr_children, stmt_exprs, storage, walk_expr, walk_stmt
 
@@ -161,7 +161,12 @@ def bound_inside(body: Iterable[Stmt]) -> frozenset[Var]:
 
 def can_go_together(body: Sequence[Stmt]) -> bool:
     """True when a body is made of statements that can be run for a chunk of elements: no effect but stores."""
-    return all(isinstance(s, Store | Let | If | Seq | For) for top in body for s in walk_stmt(top))
+    return all(isinstance(s, Store | Let | If | Seq | For) and not _foreign(s) for top in body for s in walk_stmt(top))
+
+
+def _foreign(s: Stmt) -> bool:
+    """True when a statement calls a function of the author's own."""
+    return any(isinstance(e, Call) and e.foreign for root in stmt_exprs(s) for e in walk_expr(root))
 
 
 def own_accesses(nested: Nest) -> list[tuple[Stmt, Facts]]:

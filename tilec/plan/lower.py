@@ -187,7 +187,7 @@ class Lowering:
                 return True
             if isinstance(x, Load) and x.buffer in self.varying:
                 return True
-            if isinstance(x, Call) and x.name in WARP_CALLS:
+            if isinstance(x, Call) and (x.foreign or x.name in WARP_CALLS):
                 return True
         return False
 

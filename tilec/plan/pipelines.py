@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, Let, Seq, Stmt, Store
-from tilec.ir.visit import map_expr, map_stmt, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
 
 
@@ -46,6 +46,7 @@ def touched(stmts: Sequence[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
                 writes.add(storage(s.buffer))
             for e in stmt_exprs(s):
                 reads |= {storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load)}
+                writes |= {storage(b) for b, mode in pointers(e) if "w" in mode}
     return reads, writes
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tilec.ir.expr import WARP_CALLS, Buffer, Call, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Atomic, Break, Continue, For, If, Let, Parallel, Stmt, Store, While
-from tilec.ir.visit import stmt_children, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.visit import pointers, stmt_children, stmt_exprs, walk_expr, walk_stmt
 
 _PRIVATE = (Scope.LOCAL, Scope.VAR)
 
@@ -30,7 +30,7 @@ class _Flow:
             for x in walk_expr(e):
                 if isinstance(x, Var) and (x.kind is VarKind.THREAD or x in self.found):
                     return True
-                if (isinstance(x, Call) and x.name in WARP_CALLS) or (isinstance(x, Load) and x.buffer in self.found):
+                if (isinstance(x, Call) and (x.foreign or x.name in WARP_CALLS)) or (isinstance(x, Load) and x.buffer in self.found):
                     return True
         return False
 
@@ -62,6 +62,10 @@ class _Flow:
                 parted = True
             case _:
                 pass
+        for e in stmt_exprs(s):
+            for b, mode in pointers(e):
+                if "w" in mode and b.scope in _PRIVATE:
+                    self.add(b)
         for child in stmt_children(s):
             self.walk(child, parted)
 

@@ -16,6 +16,7 @@ import numpy as np
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.expr import (
     BLOCK_CALLS,
+    POINTER_CALLS,
     WARP_CALLS,
     Binary,
     Call,
@@ -153,6 +154,8 @@ def _call(e: Call, st: State, mask: Mask) -> Value:
     args = [evaluate(a, st, mask) for a in e.args]
     if e.name in WARP_CALLS or e.name in BLOCK_CALLS:
         return _exchange(e, args, st, mask)
+    if e.foreign or e.name in POINTER_CALLS:
+        raise MeaningError(f"`{e.name}` is the author's own CUDA, which only a compiled kernel can run", st.span)
     try:
         return intrinsic(e.name, args, e.dtype)
     except (KeyError, TypeError):

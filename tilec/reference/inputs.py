@@ -14,7 +14,7 @@ from tilec.ir.dtypes import DType, Kind, int_range
 from tilec.ir.expr import Buffer, Expr, Load, Var
 from tilec.ir.kernel import Kernel
 from tilec.ir.tile import Atomic, For, Let, Parallel, Stmt, Store
-from tilec.ir.visit import regions, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.visit import pointers, regions, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.reference.errors import InputError
 from tilec.reference.extents import evaluate_extent
 from tilec.reference.values import Array, cast, np_dtype, poison
@@ -94,6 +94,7 @@ class _Flow:
         for r in targets:
             self.move({storage(x.buffer) for x in sources}, storage(r.buffer))
         for e in stmt_exprs(s):
+            self.written.update(storage(b) for b, mode in pointers(e) if "w" in mode)
             for x in walk_expr(e):
                 if isinstance(x, Load):
                     self.read.add(storage(x.buffer))
