@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,7 @@ def test_slopes_are_those_of_every_chunk() -> None:
         for first in range(0, 64, 8):
             for step in range(10):
                 seen = [value(e, {j: first + n, k: step}) for n in range(8)]
-                grows = {b - a for a, b in zip(seen, seen[1:], strict=False)}
+                grows = {b - a for a, b in pairwise(seen)}
                 assert expected is None or grows == {expected}
     assert same(Compare("lt", base, Const(64, INT32)), at) and not same(Compare("lt", base, Const(63, INT32)), at)
     assert not same(Compare("le", base, Const(64, INT32)), at)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from itertools import pairwise
+from math import inf, nan, prod
 
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
@@ -14,6 +15,7 @@ from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Sel
 from tilec.layout.fragment import Digit, FragmentLayout
 from tilec.plan.access import layout_values, times, total
 from tilec.plan.plan import THREAD, PReduce
+from tilec.plan.reductions import lanes_joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,29 @@ class _Partner:
 
     var: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """How threads of several warps join a line, as C text.
+
+    Each of `slots` groups of threads writes at `slot`, the threads for which `mine` holds ("" for all); they read at `read`.
+    """
+
+    slots: int
+    slot: str
+    mine: str
+    read: str
+    partners: tuple[_Partner, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Shuffles over distances that double from `first` to `last`."""
+
+    var: str
+    first: int
+    last: int
 
 
 def identity(op: str, dtype: DType) -> Const:
@@ -82,8 +107,9 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
     results = 1
     for _, g in kept:
         results *= g.size
-    result = Var("line", INT32, VarKind.LOOP)
-    known = facts.with_range(result, 0, results - 1)
+    line = Var("line", INT32, VarKind.LOOP)
+    result: Expr = line if results > 1 else Const(0, INT32)
+    known = facts.with_range(line, 0, results - 1)
     inner: list[_Loop] = []
     digits: list[Expr] = [Const(0, INT32)] * len(layout.regs)
     for n, g in enumerate(layout.regs):
@@ -101,18 +127,18 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
     spell.need_type(s.src.dtype)
     if s.lane_steps:
         spell.need("shfl_xor")
-    partners = [_Partner(spell.names.fresh("p"), size) for _, size in s.partners]
+    meeting = _meeting(spell, s, threads)
     merge = spell.expr(combine(s.op, acc, value, dtype, s.nan_propagate), known)
     chained = s.chains > 1 and not s.partners and bool(inner) and layout.padded(s.dim) <= layout.shape[s.dim]
     return render(
         "reduce/chains.cu.jinja" if chained else "reduce/block.cu.jinja", chains=s.chains, chain=spell.names.fresh("c") if chained else "",
-        last=inner[0].var if inner else "", type=ctype(dtype), source_type=ctype(s.src.dtype), result=spell.var(result), results=results,
-        acc=spell.var(acc), identity=spell.expr(identity(s.op, dtype), known), inner=inner[::-1], value=shared_name,
+        last=inner[0].var if inner else "", type=ctype(dtype), source_type=ctype(s.src.dtype),
+        result=spell.var(line) if results > 1 else "0", results=results, acc=spell.var(acc),
+        identity=spell.expr(identity(s.op, dtype), known), inner=inner[::-1], value=shared_name,
         src=spell.buffer(s.src), register=spell.expr(register, known), valid=_valid(spell, layout, s, digits, known),
-        take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known), lane_steps=s.lane_steps, merge=merge,
-        scratch="" if s.scratch is None else spell.buffer(s.scratch), threads=threads, partners=partners,
-        first=_first(s), partner="".join(f" + {p.var} * {place}" for p, (place, _) in zip(partners, s.partners, strict=True)),
-        keep=not s.clear, dst=spell.buffer(s.dst), target=spell.var(result),
+        take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known),
+        steps=_steps(spell, s.lane_steps), merge=merge,
+        scratch="" if s.scratch is None else spell.buffer(s.scratch), meeting=meeting, keep=not s.clear, dst=spell.buffer(s.dst),
     )  # fmt: skip
 
 
@@ -124,7 +150,7 @@ def _weights(layout: FragmentLayout) -> list[int]:
     return out
 
 
-def _digit(result: Var, weight: int, g: Digit, results: int) -> Expr:
+def _digit(result: Expr, weight: int, g: Digit, results: int) -> Expr:
     """The digit of a result number."""
     value: Expr = result if weight == 1 else Binary("floordiv", result, Const(weight, INT32), INT32)
     return value if weight * g.size == results else Binary("mod", value, Const(g.size, INT32), INT32)
@@ -138,10 +164,25 @@ def _valid(spell: Spelling, layout: FragmentLayout, s: PReduce, digits: list[Exp
     return spell.expr(Compare("lt", at, Const(layout.shape[s.dim], INT32)), facts)
 
 
-def _first(s: PReduce) -> str:
-    """The thread of a group whose digits are all zero, as C text."""
-    text = "thread"
-    for place, size in s.partners:
-        digit = "thread" if place == 1 else f"thread / {place}"
-        text += f" - {digit} % {size}" + ("" if place == 1 else f" * {place}")
-    return text
+def _meeting(spell: Spelling, s: PReduce, threads: int) -> _Meeting:
+    """Places of the scratch tile as C text: lanes that shuffles have joined share one."""
+    joined = lanes_joined(s.lane_steps)
+    slot = "thread" if joined == 1 else f"thread / {joined}"
+    partners = tuple(_Partner(spell.names.fresh("p"), size) for _, size in s.partners)
+    places = [place // joined for place, _ in s.partners]
+    first = [slot]
+    for place, (_, size) in zip(places, s.partners, strict=True):
+        digit = "thread" if joined * place == 1 else f"thread / {joined * place}"
+        first.append(f"{digit} % {size}" + ("" if place == 1 else f" * {place}"))
+    alone = prod(size for _, size in s.partners) * joined == threads  # the partners are all places there are
+    steps = [p.var if place == 1 else f"{p.var} * {place}" for p, place in zip(partners, places, strict=True)]
+    mine = f"thread % {joined} == 0" if joined > 1 else ""
+    return _Meeting(threads // joined, slot, mine, " + ".join([*([] if alone else [" - ".join(first)]), *steps]), partners)
+
+
+def _steps(spell: Spelling, steps: tuple[int, ...]) -> _Steps | None:
+    """The distances of shuffles as a loop that doubles them; None when there are none."""
+    if not steps:
+        return None
+    assert all(b == 2 * a for a, b in pairwise(steps)), steps
+    return _Steps(spell.names.fresh("step"), steps[0], steps[-1])

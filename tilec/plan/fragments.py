@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from tilec.analysis.affine import coefficient
 from tilec.ir.expr import Buffer, Expr, Scope, Var
 from tilec.ir.tile import Alloc, Copy, Parallel, Reduce, Stmt
 from tilec.ir.visit import walk_stmt
@@ -153,14 +154,39 @@ def _suggestions(s: Stmt, known: Mapping[Buffer, FragmentLayout]) -> list[tuple[
     return [(a.buffer, project(layout_, a.dims, static_shape(a.buffer))) for a in found if a.dims is not None and domain_fits(a, extents)]
 
 
+def moved_bytes(stmts: Sequence[Stmt]) -> dict[Buffer, int]:
+    """For each fragment the bytes of the widest element of memory whose rows are walked along with it, or with a fragment that it
+    meets in a statement: 16 bytes of that row are what a thread should hold side by side."""
+    groups: dict[Buffer, set[Buffer]] = {}
+    widest: dict[Buffer, int] = {}
+    for s in stmts:
+        loop = copy_as_parallel(s) if isinstance(s, Copy) else s
+        if not isinstance(loop, Parallel) or not loop.vars:
+            continue
+        found = list(accesses(loop.body, loop.vars))
+        fragments = [a.buffer for a in found if a.buffer.scope is Scope.FRAGMENT and a.dims and len(loop.vars) - 1 in a.dims[-1:]]
+        rows = [
+            a.buffer.dtype.bytes
+            for a in found
+            if a.buffer.scope in (Scope.GLOBAL, Scope.SHARED) and a.indices and coefficient(a.indices[-1], loop.vars[-1]) == 1
+        ]
+        together = set(fragments).union(*(groups.get(f, set()) for f in fragments))
+        for f in together:
+            groups[f] = together
+        size = max([*rows, *(widest.get(f, 0) for f in together)], default=0)
+        widest |= {f: size for f in together if size}
+    return widest
+
+
 def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -> dict[Buffer, FragmentLayout]:
     """A register layout for every fragment allocated in `body`."""
     stmts = list(walk_stmt(body))
     known = dict(required)
     fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
+    moved = moved_bytes(stmts)
     propagate(stmts, known)
     for f in sorted(fragments, key=lambda f: -prod(static_shape(f))):
         if f not in known:
-            known[f] = spread_evenly(static_shape(f), threads, f.dtype.bytes)
+            known[f] = spread_evenly(static_shape(f), threads, moved.get(f, f.dtype.bytes))
             propagate(stmts, known)
     return known

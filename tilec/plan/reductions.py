@@ -47,7 +47,16 @@ def needs_scratch(layout: FragmentLayout, dim: int) -> bool:
     return bool(partners(layout, dim))
 
 
+def lanes_joined(steps: tuple[int, ...]) -> int:
+    """How many neighbouring threads the shuffles join completely: they need one place in the scratch tile."""
+    joined = 1
+    while joined in steps:
+        joined *= 2
+    return joined
+
+
 def scratch_tile(src: Buffer, dst: Buffer, layout: FragmentLayout, dim: int) -> Buffer:
-    """A shared tile with one element a thread and result register."""
+    """A shared tile with one element for each result register and group of joined threads."""
     results = prod(d.size for d in layout.regs if d.dim != dim)
-    return Buffer(f"{src.name}_parts", dst.dtype, (Const(results, INT32), Const(layout.threads, INT32)), Scope.SHARED, span=src.span)
+    slots = layout.threads // lanes_joined(lane_steps(layout, dim))
+    return Buffer(f"{src.name}_parts", dst.dtype, (Const(results, INT32), Const(slots, INT32)), Scope.SHARED, span=src.span)

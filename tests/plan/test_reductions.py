@@ -1,0 +1,75 @@
+"""Reductions: what they give for odd shapes and thread counts, and what becomes of long rows of 16-bit elements."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.compiling import MODES, compile_text, run_emulated, run_reference
+from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "rows"
+KERNEL = """import tilelang.language as T
+
+@T.prim_func
+def f(A: T.Tensor(({m}, {n}), "{dtype}"), R: T.Tensor(({m},), "{dtype}"), C: T.Tensor(({n},), "{dtype}"), S: T.Tensor((1,), "{dtype}")):
+    with T.Kernel(1, threads={threads}) as bx:
+        a = T.alloc_fragment(({m}, {n}), "{dtype}")
+        r = T.alloc_fragment(({m},), "{dtype}")
+        c = T.alloc_fragment(({n},), "{dtype}")
+        s = T.alloc_fragment((1,), "{dtype}")
+        T.copy(A, a)
+        T.copy(R, r)
+        T.reduce_sum(a, r, dim=1, clear=False)
+        T.reduce_max(a, c, dim=0)
+        T.reduce_min(r, s, dim=0)
+        for i in T.serial(2):
+            T.reduce_absmax(c, s, dim=0, clear=False)
+        T.copy(r, R)
+        T.copy(c, C)
+        T.copy(s, S)
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("m", "n", "threads", "dtype"),
+    [(16, 128, 128, "float32"), (5, 96, 96, "float32"), (33, 7, 64, "int32"), (1, 1000, 160, "float32"), (48, 3, 256, "int32"), (4, 64, 32, "int32")],
+)
+def test_rows_columns_and_the_whole(m: int, n: int, threads: int, dtype: str) -> None:
+    """Every row adds to what was there, every column and the vector of the rows is reduced, in exact numbers."""
+    compiled = compile_text(KERNEL.format(m=m, n=n, threads=threads, dtype=dtype))
+    rng = np.random.default_rng()
+    values = {name: rng.integers(-99, 100, shape).astype(dtype) for name, shape in (("A", (m, n)), ("R", m), ("C", n), ("S", 1))}
+    rows = values["R"] + values["A"].sum(axis=1)
+    columns = values["A"].max(axis=0)
+    want = {"R": rows, "C": columns, "S": np.array([max(rows.min(), np.abs(columns).max())])}
+    for got in (run_reference(compiled, values), *(run_emulated(compiled, values, mode) for mode in MODES)):
+        for name, expected in want.items():
+            assert np.array_equal(got[name], expected), name
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "layer_norm"])
+def test_long_rows_stay_in_registers(name: str, tmp_path: Path) -> None:
+    """16384 elements of 16 bits: only 16-byte accesses to global memory, one barrier a reduction, nothing spilled."""
+    cu = compile_text((SAMPLES / f"{name}.py").read_text(), {"M": 8, "N": 16384, "threads": 512}).cu
+    kernel = cu[cu.index("__global__") : cu.index("\n}\n", cu.index("__global__"))]
+    assert set(re.findall(r"load_vec<(\d+)>", kernel)) == {"8"}
+    code = re.sub("//.*", "", kernel)
+    assert not re.search(r"\b(X|Y|A|B|gain|bias|weight)\[", code), "an element of a tensor is accessed alone"
+    assert kernel.count("__syncthreads") == (1 if name == "rms_norm" else 2)
+    assert "shared_tile<float, 16>" in kernel, "one place a warp is enough"
+    nvcc_compile(cu, "sm_90", tmp_path)
+    listing = resources(tmp_path / "kernel.o")
+    assert re.search(r"STACK:0 ", listing) and int(re.search(r"REG:(\d+)", listing)[1]) <= 128, listing  # type: ignore[index]
+
+
+def resources(object_file: Path) -> str:
+    """What cuobjdump tells of registers and stack."""
+    done = subprocess.run(["cuobjdump", "-res-usage", str(object_file)], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
