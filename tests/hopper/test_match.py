@@ -37,6 +37,21 @@ TAKEN = {
     "a loop that starts late": HEAD + CLEAR + LOOP.replace("T.Pipelined(T.ceildiv(K, 64)", "T.Pipelined(1, T.ceildiv(K, 64)") + END,
 }  # fmt: skip
 
+WAVES = """import tilelang.language as T
+M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
+@T.prim_func
+def gemm(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float16"), D: T.Tensor((N,), "float32")):
+  with T.Kernel(5, threads=128) as block:
+    A_s = T.alloc_shared((128, 64), "float16")
+    B_s = T.alloc_shared((64, 64), "float16")
+    acc = T.alloc_fragment((128, 64), "float32")
+    for by, bx in T.Persistent([T.ceildiv(M, 128), T.ceildiv(N, 64)], 5, block):
+"""
+TAKEN["the author's own waves"] = WAVES + "".join(f"  {line}\n" for line in (CLEAR + LOOP + END).splitlines())
+TAKEN["a branch around all of it"] = (
+    HEAD + "    if by < T.ceildiv(M, 128):\n" + "".join(f"  {line}\n" for line in (CLEAR + LOOP + END).splitlines())
+)
+
 REFUSED = {
     "no zero": (HEAD + LOOP + END, "does not start at zero"),
     "another value": (HEAD + "    T.fill(acc, 1)\n" + LOOP + END, "does not start at zero"),

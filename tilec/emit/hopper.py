@@ -161,13 +161,15 @@ class KernelWriter:
 
     def places(self, s: WarpSpecialized, used: str) -> str:
         """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
+        guard = "" if s.guard is None else f"if (!({self.spell.expr(s.guard, self.spell.variant.facts)})) continue;"
+        used += guard
         names = [self.spell.var(v) for v in s.block_vars]
         if len(names) == 1:
-            return f"const int {names[0]} = tile;" if _mentions(used, names[0]) else ""
+            return "\n".join(t for t in (f"const int {names[0]} = tile;" if _mentions(used, names[0]) else "", guard) if t)
         z = names[2] if len(names) > 2 else ""
         return render(
             "kernel/tile_raster.cu.jinja", z=z, number="in_layer" if z else "tile", panel=s.schedule.group, x=names[0], y=names[1],
-            uses_x=_mentions(used, names[0]), uses_y=_mentions(used, names[1]),
+            uses_x=_mentions(used, names[0]), uses_y=_mentions(used, names[1]), guard=guard,
         )  # fmt: skip
 
     def loads(self, s: WarpSpecialized, maps: Sequence[str], facts: Facts) -> str:

@@ -29,6 +29,7 @@ from tilec.plan.domains import cast, paired, static, static_shape, whole
 from tilec.plan.hopper_join import join_columns
 from tilec.plan.hopper_match import Match, match
 from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Product, Schedule, Staging, TensorMap, WarpGroupGemm
+from tilec.plan.hopper_waves import one_tile_a_block
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -94,6 +95,7 @@ class Request:
 
 def plan_hopper(r: Request) -> Variant | str:
     """The body of a launch for Hopper; or the reason why there is none."""
+    r = replace(r, launch=one_tile_a_block(r.launch))
     found = match(r.launch, r.written, r.ieee)
     if isinstance(found, str):
         return found
@@ -349,7 +351,7 @@ class _Builder:
             epilogue = _draining(epilogue)
         body = WarpSpecialized(
             schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, setup,
-            epilogue, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
+            epilogue, found.guard, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
         registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at the launch, before warp groups exchange any

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
-from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Stmt, Store
+from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Seq, Stmt, Store
 from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, whole
 from tilec.plan.pipelines import flat, split, touched, used_outside
@@ -32,7 +32,8 @@ KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
 @dataclass(frozen=True, slots=True)
 class Match:
     """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
-    stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs."""
+    stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs. Blocks
+    for which `guard` does not hold do nothing."""
 
     loop: For
     gemm: Gemm
@@ -42,6 +43,7 @@ class Match:
     epilogue: tuple[Stmt, ...]
     kind: str
     depth: int
+    guard: Expr | None
 
     @property
     def acc(self) -> Buffer:
@@ -51,7 +53,9 @@ class Match:
 
 def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str:
     """The parts of a launch, or in words why it is none of these kernels."""
-    body = flat(launch.body)
+    body, guard = _guarded(flat(launch.body))
+    if guard is not None and any(isinstance(e, Load) for e in walk_expr(guard)):
+        return "whether a block has work to do is read from memory"
     at = next((n for n, s in enumerate(body) if isinstance(s, For) and any(isinstance(x, Gemm) for x in walk_stmt(s))), None)
     if at is None:
         return "there is no loop around a gemm"
@@ -84,7 +88,19 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     for s in lets:
         resolved[s.var] = substitute(s.value, resolved)
     both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
-    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry)
+    if guard is not None:
+        guard = substitute(guard, resolved)
+    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry, guard)
+
+
+def _guarded(body: list[Stmt]) -> tuple[list[Stmt], Expr | None]:
+    """The statements of a launch, those inside a branch around all of its work opened, and the condition of that branch."""
+    work = [s for s in body if not isinstance(s, Alloc | Let)]
+    match work:
+        case [If(cond, then, Seq(()))] if work[0] is body[-1]:
+            return [*body[:-1], *flat(then)], cond
+        case _:
+            return body, None
 
 
 def _before(stmts: list[Stmt], gemm: Gemm, loop: For) -> tuple[tuple[Let, ...], tuple[Stmt, ...], str]:

@@ -297,6 +297,7 @@ class WarpSpecialized:
     zero: bool
     setup: PSeq
     epilogue: PSeq
+    guard: Expr | None  # tiles for which it does not hold are passed over
     spans: tuple[Span, Span, Span, Span]  # loop, copy of a, copy of b, gemm
 
 
