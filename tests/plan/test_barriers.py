@@ -84,3 +84,11 @@ def test_a_barrier_that_only_some_threads_would_reach_is_refused() -> None:
     with pytest.raises(CompileError) as caught:
         outline(body, head)
     assert caught.value.diagnostics[0].code == "TL0502"
+
+
+def test_atomic_updates_of_one_kind_do_not_wait_for_each_other() -> None:
+    fill = "alloc s: shared float32[64]\nfill s = 0.0\n"
+    loop = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i] (1.0) relaxed\n"
+    assert outline(fill + loop + "copy s -> O") == ["TileLoop", "BARRIER", "PFor", " TileLoop", "BARRIER", "TileLoop"]
+    other = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i] (1.0) relaxed\n  parallel i in 64:\n    atomic max s[i] (2.0) relaxed\n"
+    assert outline(fill + other)[1:] == ["PFor", " BARRIER", " TileLoop", " BARRIER", " TileLoop"]

@@ -35,24 +35,34 @@ Tiles = frozenset[Buffer]
 NONE: Tiles = frozenset()
 
 
+Updates = frozenset[tuple[Buffer, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Tiles read and written since the last barrier."""
+    """Tiles touched since the last barrier, or by one statement.
+
+    `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order.
+    """
 
     reads: Tiles = NONE
     writes: Tiles = NONE
+    updates: Updates = frozenset()
 
-    def clashes(self, reads: Tiles, writes: Tiles) -> Tiles:
-        """The tiles for which a statement that reads and writes these must wait."""
-        return (reads & self.writes) | (writes & (self.reads | self.writes))
-
-    def after(self, reads: Tiles, writes: Tiles) -> Pending:
-        """What is pending once such a statement has run."""
-        return Pending(self.reads | reads, self.writes | writes)
+    def clashes(self, then: Pending) -> Tiles:
+        """The tiles for which a statement that touches `then` must wait."""
+        mine, theirs = _updated(self.updates), _updated(then.updates)
+        plain = (then.reads & self.writes) | (then.writes & (self.reads | self.writes))
+        mixed = (mine & (then.reads | then.writes)) | (theirs & (self.reads | self.writes))
+        return plain | mixed | frozenset(b for b, op in then.updates for c, other in self.updates if b is c and op != other)
 
     def join(self, other: Pending) -> Pending:
-        """What may be pending when control comes from either side."""
-        return Pending(self.reads | other.reads, self.writes | other.writes)
+        """What is pending behind both, or when control comes from either side."""
+        return Pending(self.reads | other.reads, self.writes | other.writes, self.updates | other.updates)
+
+
+def _updated(updates: Updates) -> Tiles:
+    return frozenset(b for b, _ in updates)
 
 
 @dataclass(slots=True)
@@ -62,10 +72,11 @@ class _Walk:
     tracked: Callable[[Buffer], bool]
     varies: Callable[[Expr], bool]
 
-    def effects(self, s: PStmt) -> tuple[Tiles, Tiles]:
-        """The shared tiles that a statement reads and writes, those of everything inside it included."""
+    def effects(self, s: PStmt) -> Pending:
+        """The shared tiles that a statement touches, those of everything inside it included."""
         reads: set[Buffer] = set()
         writes: set[Buffer] = set()
+        updates: set[tuple[Buffer, str]] = set()
 
         def read(*exprs: Expr | None) -> None:
             for e in exprs:
@@ -82,7 +93,9 @@ class _Walk:
                     visit(body)
                 case PScalar(leaf):
                     read(*stmt_exprs(leaf))
-                    if isinstance(leaf, Store | Atomic):
+                    if isinstance(leaf, Atomic) and leaf.result is None and leaf.op not in ("load", "store"):
+                        updates.add((storage(leaf.buffer), leaf.op))
+                    elif isinstance(leaf, Store | Atomic):
                         writes.add(storage(leaf.buffer))
                 case PFor():
                     read(s.start, s.stop, s.step)
@@ -113,7 +126,8 @@ class _Walk:
                     pass
 
         visit(s)
-        return frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes))
+        kept = frozenset((b, op) for b, op in updates if self.tracked(b))
+        return Pending(frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept)
 
     def sequence(self, seq: PSeq, pending: Pending, uniform: bool) -> tuple[PSeq, Pending]:
         out: list[PStmt] = []
@@ -142,14 +156,14 @@ class _Walk:
                 ordered = uniform if kind == "block" else kind == "named" and not uniform  # where threads part, the author orders them
                 return [s], Pending() if ordered else pending
             case PReduce() if s.scratch is not None:
-                reads, writes = self.effects(s)
-                out = self.wait(pending.clashes(reads, writes), uniform, s)
-                return [*out, s], Pending(writes)  # its own barrier orders all that came before
+                touched = self.effects(s)
+                out = self.wait(pending.clashes(touched), uniform, s)
+                return [*out, s], Pending(touched.writes)  # its own barrier orders all that came before
             case _:
-                reads, writes = self.effects(s)
-                clash = pending.clashes(reads, writes)
+                touched = self.effects(s)
+                clash = pending.clashes(touched)
                 out = self.wait(clash, uniform, s)
-                return [*out, s], (Pending() if clash else pending).after(reads, writes)
+                return [*out, s], (Pending() if clash else pending).join(touched)
 
     def wait(self, clash: Tiles, uniform: bool, s: PStmt) -> list[PStmt]:
         """A barrier for these tiles; an error where not all threads would reach it."""
@@ -171,19 +185,19 @@ class _Walk:
     def loop(self, s: PFor | PWhile, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
         heads = (s.start, s.stop, s.step) if isinstance(s, PFor) else (s.cond,)
         inside = uniform and not any(self.varies(e) for e in heads)
-        read = self.read(*heads)
+        read = Pending(self.read(*heads))
         out: list[PStmt] = []
-        if clash := pending.clashes(read, NONE):
+        if clash := pending.clashes(read):
             out = self.wait(clash, uniform, s)
             pending = Pending()
-        pending = pending.after(read, NONE)
+        pending = pending.join(read)
         start = pending
         while True:
             body, end = self.sequence(s.body, start, inside)
             if isinstance(s, PWhile):  # the condition is read again behind the body
-                if clash := end.clashes(read, NONE):
+                if clash := end.clashes(read):
                     body, end = PSeq((*body.body, *self.wait(clash, inside, s))), Pending()
-                end = end.after(read, NONE)
+                end = end.join(read)
             joined = start.join(end)
             if joined == start:
                 return [*out, replace(s, body=body)], pending.join(end)
@@ -192,28 +206,26 @@ class _Walk:
     def branch(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
         together = uniform and not self.varies(s.cond)
         out: list[PStmt] = []
-        tested = self.read(s.cond)
+        tested = Pending(self.read(s.cond))
         # Where threads part, what the branches need ordered must be ordered in front of them.
-        reads, writes = self.effects(s) if uniform and not together else (tested, NONE)
-        if clash := pending.clashes(reads, writes):
+        if clash := pending.clashes(self.effects(s) if uniform and not together else tested):
             out = self.wait(clash, uniform, s)
             pending = Pending()
-        pending = pending.after(tested, NONE)
+        pending = pending.join(tested)
         then, after_then = self.sequence(s.then, pending, together)
         orelse, after_else = self.sequence(s.orelse, pending, together)
         return [*out, replace(s, then=then, orelse=orelse)], after_then.join(after_else)
 
     def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
-        reads, writes = self.effects(s.producers)
-        reads |= self.read(s.start, s.stop)
+        filled = self.effects(s.producers)
         out: list[PStmt] = []
-        if clash := pending.clashes(reads, writes):
+        if clash := pending.clashes(filled.join(Pending(self.read(s.start, s.stop)))):
             out = self.wait(clash, True, s)
             pending = Pending()
         # The barrier of every step stands at its start, so each step begins with nothing pending. A register prefetch reads
         # the tiles of the next step behind that barrier, and has read the last of this step in front of it.
         consumers, end = self.sequence(s.consumers, Pending(), True)
-        return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), writes))
+        return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), filled.writes))
 
 
 def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool]) -> PSeq:
