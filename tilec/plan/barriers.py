@@ -30,6 +30,7 @@ from tilec.plan.plan import (
     Stepped,
     TileLoop,
 )  # fmt: skip
+from tilec.plan.walk import walk_plan
 
 Tiles = frozenset[Buffer]
 NONE: Tiles = frozenset()
@@ -191,7 +192,16 @@ class _Walk:
             out = self.wait(clash, uniform, s)
             pending = Pending()
         pending = pending.join(read)
-        start = pending
+        body, end = self.steps(s, pending, read, inside)
+        if clash := pending.clashes(self.effects(s.body)):
+            # One barrier in front of the loop may save one in each of its steps.
+            ordered, after = self.steps(s, read, read, inside)
+            if _count(ordered) < _count(body):
+                return [*out, *self.wait(clash, uniform, s), replace(s, body=ordered)], read.join(after)
+        return [*out, replace(s, body=body)], pending.join(end)
+
+    def steps(self, s: PFor | PWhile, start: Pending, read: Pending, inside: bool) -> tuple[PSeq, Pending]:
+        """The body of a loop that is entered with `start` pending and reads `read` to decide on each step; what is pending at its end."""
         while True:
             body, end = self.sequence(s.body, start, inside)
             if isinstance(s, PWhile):  # the condition is read again behind the body
@@ -200,7 +210,7 @@ class _Walk:
                 end = end.join(read)
             joined = start.join(end)
             if joined == start:
-                return [*out, replace(s, body=body)], pending.join(end)
+                return body, end
             start = joined
 
     def branch(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
@@ -226,6 +236,11 @@ class _Walk:
         # the tiles of the next step behind that barrier, and has read the last of this step in front of it.
         consumers, end = self.sequence(s.consumers, Pending(), True)
         return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), filled.writes))
+
+
+def _count(s: PStmt) -> int:
+    """The barriers written inside a statement."""
+    return sum(isinstance(x, PBarrier) for x in walk_plan(s))
 
 
 def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool]) -> PSeq:
