@@ -1,3 +1,55 @@
-"""tilec: reads a tile kernel written in Python, never runs it, and writes one plain CUDA file."""
+"""tilec: reads a tile kernel written in Python, never runs it, and writes one plain CUDA file.
 
-__version__ = "0.1.0"
+    import tilec
+    gemm = tilec.compile("gemm.py", dtype="bfloat16")     # or tilec.load("gemm.cu")
+    C = gemm(A, B)                                        # torch, CuPy, DLPack: on the GPU, without a copy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilec.version import __version__
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from tilec.runtime.callable import Kernel
+
+__all__ = ["__version__", "compile", "load"]
+
+
+def load(path: str | os.PathLike[str], *, kernel: str | None = None, outputs: Iterable[str] | None = None) -> Kernel:
+    """The kernel in a .cu that tilec wrote, as a function; `kernel` chooses one of several.
+
+    `outputs` names the tensors that a call makes and returns, instead of those that the kernel's `out_idx` or `T.empty` say. Machine
+    code comes from the cache, or from NVRTC or nvcc at the first call. Raises ValueError for a file that is not tilec's.
+    """
+    from pathlib import Path
+
+    from tilec.runtime.callable import load as load_kernel
+
+    return load_kernel(Path(path), kernel, outputs)
+
+
+def compile(
+    path: str | os.PathLike[str], /, *, kernel: str | None = None, arch: str | None = None, opt_level: int = 2, fp32_gemm: str = "tf32",
+    include: Iterable[str | os.PathLike[str]] = (), args: Mapping[str, str] | None = None, outputs: Iterable[str] | None = None,
+    **defines: Any,
+) -> Kernel:  # fmt: skip
+    """Compiles the kernel of a Python file for the GPU of this machine and gives it as a function; the file is read, never run.
+
+    `defines` are compile-time parameters by name, as `-D` gives them: `M=4096, dtype="bfloat16"`. `args` binds the names in an
+    annotation, as `--arg` does: `args={"A": "float16[4096,K]"}`. `arch` is another architecture than the GPU's, such as `sm_80`.
+    `kernel` chooses one of several. Raises tilec.diagnostics.CompileError for what is wrong with the file.
+    """
+    from pathlib import Path
+
+    from tilec.runtime.callable import compile_kernel
+
+    options = {
+        "kernel": kernel, "arch": arch, "opt_level": opt_level, "fp32_gemm": fp32_gemm, "include": tuple(include), "args": dict(args or {}),
+        "outputs": outputs,
+    }  # fmt: skip
+    return compile_kernel(Path(path), options, defines)

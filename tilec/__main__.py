@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the result is its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     if args in (["--version"], ["-V"]):
-        from tilec import __version__
+        from tilec.version import __version__
 
         print(f"tilec {__version__}")
         return OK

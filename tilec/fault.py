@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec import __version__
+from tilec.version import __version__
 from tilec.driver import InternalFault
 
 

@@ -47,3 +47,10 @@ def quoted(name: str) -> str:
     """A file name as make reads it in a rule: blanks, `#` and `$` are escaped, backslashes before a blank doubled."""
     escaped = re.sub(r"(\\*)([ \t])", r"\1\1\\\2", name)
     return escaped.replace("#", "\\#").replace("$", "$$")
+
+
+def cache_dir() -> Path:
+    """$TILEC_CACHE_DIR, else tilec's folder in the user's cache folder."""
+    own = os.environ.get("TILEC_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(own) if own else Path(base) / "tilec"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilec import templates_dir
+from tilec.files import cache_dir
 
 CHECKS = "bounds,alignment,null,shift,signed-integer-overflow,integer-divide-by-zero"
 """What -fsanitize watches in a generated file; the runtime has the handlers, so no sanitizer library is needed."""
@@ -62,13 +63,6 @@ def find_compiler() -> str:
         if path is not None:
             return path
     raise ToolMissing("the CPU run needs a C++20 compiler: install g++ 11 or newer, or set TILEC_CXX to one")
-
-
-def cache_dir() -> Path:
-    """$TILEC_CACHE_DIR, else tilec's folder in the user's cache folder."""
-    own = os.environ.get("TILEC_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(base) / "tilec"
 
 
 def runtime() -> Runtime:
@@ -167,6 +161,14 @@ def _hash_sources(folder: Path, compiler: str) -> str:
 def _prune(folder: Path) -> None:
     files = list(folder.glob("*.so"))
     if len(files) > KEPT_PROGRAMS:
-        files.sort(key=lambda p: p.stat().st_mtime)
+        files.sort(key=_age)
         for file in files[: len(files) - KEPT_PROGRAMS * 3 // 4]:
             file.unlink(missing_ok=True)
+
+
+def _age(file: Path) -> float:
+    """When a file was last written; 0 for one that another process has just removed."""
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
