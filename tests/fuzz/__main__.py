@@ -29,7 +29,7 @@ def main(count: int, seed: int, first: int = 0, shrink_s: float = 60) -> int:
         print(f"\n===== {seed}/{number} {found.kind}: {found.detail}", flush=True)
         if found.kind == REFUSED:
             continue
-        record, detail = p.choices.taken, found.detail[:50] if found.kind == "internal" else ""
+        record, _detail = p.choices.taken, found.detail[:50] if found.kind == "internal" else ""
 
         def fails(candidate: list[int], kind: str = found.kind, number: int = number) -> bool:
             again = check(replay(candidate), number, races=kind == "race")

@@ -32,10 +32,7 @@ class Choices:
     def below(self, n: int) -> int:
         """A number from 0 to n - 1."""
         at = len(self.taken)
-        if self.rng is not None:
-            value = self.rng.randrange(n)
-        else:
-            value = self.given[at] % n if at < len(self.given) else 0
+        value = self.rng.randrange(n) if self.rng is not None else self.given[at] % n if at < len(self.given) else 0
         self.taken.append(value)
         return value
 

@@ -193,7 +193,7 @@ class Program:
 
     def fitted(self, tile: Tile, value: Value) -> Value:
         """The value within what must stay true of the tile."""
-        if self.bound_here(tile) and not value.exact and value.peak > tile.peak:
+        if self.bound_here(tile) and tile.noise and value.peak > tile.peak:
             return self.expressions.clamped(value, int(tile.peak))
         return value
 

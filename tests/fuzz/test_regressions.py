@@ -90,6 +90,28 @@ def k(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
                 s[i] = s[i] + k
         T.copy(s, B)
 """,
+    "a reduction over one element": """
+def k(A: T.Tensor((2, 96, 1), "int8"), B: T.Tensor((2, 96), "int8")):
+    with T.Kernel(1, threads=64) as bx:
+        s = T.alloc_shared((2, 96, 1), "int8")
+        T.copy(A, s)
+        f = T.alloc_fragment((2, 96), "int8")
+        T.reduce_max(s, f, dim=-1)
+        T.copy(f, B)
+""",
+    "a reduction into the accumulator of a product": """
+def k(A: T.Tensor((16, 16), "int8"), X: T.Tensor((16, 16, 3), "int32"), B: T.Tensor((16, 16), "int32")):
+    with T.Kernel(1, threads=32) as bx:
+        s = T.alloc_shared((16, 16), "int8")
+        T.copy(A, s)
+        f = T.alloc_fragment((16, 16, 3), "int32")
+        T.copy(X, f)
+        acc = T.alloc_fragment((16, 16), "int32")
+        T.reduce_sum(f, acc, dim=2)
+        T.gemm(s, s, acc)
+        T.reduce_sum(f, acc, dim=2, clear=False)
+        T.copy(acc, B)
+""",
     "a loop on a variable that all threads have alike, beside code of single threads": """
 def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
     with T.Kernel(1, threads=64) as bx:

@@ -123,15 +123,24 @@ def domain_layout(found: Sequence[Access], extents: tuple[Expr, ...], known: Map
 
 
 def propagate(stmts: Sequence[Stmt], known: dict[Buffer, FragmentLayout]) -> None:
-    """Hands layouts on from statement to statement until nothing changes."""
+    """Hands layouts on from statement to statement until nothing changes; results of reductions take theirs from the source."""
+    results = _results(stmts)
     changed = True
     while changed:
         changed = False
         for s in stmts:
             for buffer, layout in _suggestions(s, known):
-                if buffer not in known:
+                if buffer not in known and (isinstance(s, Reduce) or buffer not in results):
                     known[buffer] = layout
                     changed = True
+
+
+def _results(stmts: Sequence[Stmt]) -> set[Buffer]:
+    """Fragments that a reduction of another fragment fills: the source's layout leaves them in one that is given."""
+    return {
+        s.dst.buffer for s in stmts
+        if isinstance(s, Reduce) and whole(s.src) and whole(s.dst) and s.src.buffer.scope is s.dst.buffer.scope is Scope.FRAGMENT
+    }  # fmt: skip
 
 
 def _suggestions(s: Stmt, known: Mapping[Buffer, FragmentLayout]) -> list[tuple[Buffer, FragmentLayout]]:
@@ -185,7 +194,8 @@ def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -
     fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
     moved = moved_bytes(stmts)
     propagate(stmts, known)
-    for f in sorted(fragments, key=lambda f: -prod(static_shape(f))):
+    results = _results(stmts)
+    for f in sorted(fragments, key=lambda f: (f in results, -prod(static_shape(f)))):
         if f not in known:
             known[f] = spread_evenly(static_shape(f), threads, moved.get(f, f.dtype.bytes))
             propagate(stmts, known)
