@@ -36,6 +36,12 @@ def test_a_factory_needs_its_parameters(reading, fails) -> None:
     fails(FACTORY, "TL0111", line=3, word="multiple", defines={"n": 3})
 
 
+def test_a_factory_given_to_jit_goes_by_the_name_it_is_bound_to(reading) -> None:
+    text = FACTORY + "made = tilelang.jit(make, out_idx=[0])\n"
+    assert symbols(reading(text, defines={"n": 8})) == ["made"]
+    assert symbols(reading(text, defines={"n": 8}, kernels=("make",))) == ["make"]
+
+
 def test_module_level_names_are_the_symbols(reading) -> None:
     text = FACTORY + "k8 = make(8)\nk4, k2 = make(4), make(2)\nalias = tilelang.compile(make(16), out_idx=[0])\nprint(k8)\n"
     module = reading(text)

@@ -138,6 +138,7 @@ def choose(m: Machine, module: Module, found: list[Candidate]) -> list[Candidate
                     help="a kernel is a function decorated with @T.prim_func or @tilelang.jit, or a factory that returns one")  # fmt: skip
     made_of = [c.value for c in found if isinstance(c.value, KernelValue)]
     used = {v.factory.node for v in made_of if v.factory is not None}
+    used |= {c.value.node for c in found if isinstance(c.value, Function) and c.value.kind == "jit" and c.symbol != c.value.name}
     own = {c.value.function.node for c in found if isinstance(c.value, KernelValue) and c.symbol == c.value.function.name}
     return [c for c in found if not _superseded(c, used, own)]
 
@@ -145,7 +146,7 @@ def choose(m: Machine, module: Module, found: list[Candidate]) -> list[Candidate
 def _superseded(c: Candidate, used: set[cst.FunctionDef | cst.Lambda], own: set[cst.FunctionDef | cst.Lambda]) -> bool:
     """A factory whose kernels are bound in the file, or a second name for a module-level prim_func."""
     if isinstance(c.value, Function):
-        return c.value.node in used
+        return c.value.node in used and c.symbol == c.value.name
     return c.value.factory is None and c.symbol != c.value.function.name and c.value.function.node in own
 
 
