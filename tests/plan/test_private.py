@@ -38,6 +38,7 @@ def test_private_arrays_are_filled_and_copied_by_each_thread(mode: str) -> None:
     want = 3 + a * np.arange(1, 65)[:, None]
     assert np.array_equal(run_reference(compiled, values)["B"], want)
     assert np.array_equal(run_emulated(compiled, values, mode)["B"], want)
+    assert "load_vec<4>(A" in compiled.cu and "store_vec(B" in compiled.cu
 
 
 @needs_gxx
@@ -46,3 +47,30 @@ def test_an_atomic_outside_of_parallel_loops_happens_once_a_thread() -> None:
     values = {"A": np.array([5], np.int32)}
     assert run_reference(compiled, values)["A"][0] == 5 + 3 * 64
     assert run_emulated(compiled, values)["A"][0] == 5 + 3 * 64
+
+
+VECTORIZED = HEAD + """
+def scale(A: T.Tensor((6, 40), "float16"), B: T.Tensor((6, 40), "float16"), C: T.Tensor((6,), "float32")):
+    with T.Kernel(1, threads=32) as bx:
+        a = T.alloc_fragment((6,), "float32")
+        for i in T.Parallel(6):
+            a[i] = 0
+            for v in T.vectorized(24):
+                B[i, v] = A[i, v] * 2
+            for v in T.vectorized(8):
+                a[i] += A[i, v + 32]
+        T.copy(a, C)
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize("mode", MODES)
+def test_vectorized_loops_move_whole_chunks_inside_of_parallel_ones(mode: str) -> None:
+    """Also under a loop whose threads hold copies of a fragment: each row is written once."""
+    compiled = compile_text(VECTORIZED)
+    a = np.random.default_rng().integers(-9, 9, (6, 40)).astype(np.float16)
+    b = np.random.default_rng().integers(-9, 9, (6, 40)).astype(np.float16)
+    got = run_emulated(compiled, {"A": a, "B": b, "C": np.full(6, np.nan, np.float32)}, mode)
+    assert np.array_equal(got["B"], np.concatenate([a[:, :24] * 2, b[:, 24:]], axis=1))
+    assert np.array_equal(got["C"], a[:, 32:].astype(np.float32).sum(axis=1))
+    assert compiled.cu.count("load_vec<8>(A") == 2

@@ -9,7 +9,7 @@ in front of and behind a small unrolled loop over the elements of the chunk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tilec.analysis.facts import Facts
@@ -186,8 +186,8 @@ class LoopWriter:
         saved = dict(spell.vectors)
         leaves = [x.stmt for x in body if isinstance(x, PScalar)]
         first = self.first(s, facts)
-        for x in leaves:
-            first = first.with_let(x.var, x.value) if isinstance(x, Let) else first
+        for leaf in leaves:
+            first = first.with_let(leaf.var, leaf.value) if isinstance(leaf, Let) else first
         with spell.meaning(digits):
             for key in self.wide_loads(leaves):
                 before.append(self.load_vector(key, s.vector, element, first))
@@ -201,7 +201,7 @@ class LoopWriter:
         else:
             moved = self.element_meaning(s, digits, element)
             # Numbers that also stand in front of the loop, for its first element, go by another name for each of them.
-            moved |= {x.var: spell.names.fresh(x.var.name) for x in leaves if isinstance(x, Let) and x.var in spell.variables}
+            moved |= {leaf.var: spell.names.fresh(leaf.var.name) for leaf in leaves if isinstance(leaf, Let) and leaf.var in spell.variables}
             for x in body:
                 if isinstance(x, PScalar) and isinstance(x.stmt, Store):
                     text = self.element_store(x.stmt, s.vector, element, moved, (digits, first), facts, before, after, once)
@@ -233,7 +233,7 @@ class LoopWriter:
         """The texts of the last variable and of the fastest digit for one element of a chunk."""
         texts = dict(digits)
         last = s.vars[-1]
-        texts[last] = f"({self.spell.var(last)} + {element})"
+        texts[last] = element if static(s.values[-1]) == 0 else f"({self.spell.var(last)} + {element})"
         if isinstance(s.how, FragmentLayout) and s.digits:
             first = digits.get(s.digits[0], "0").strip("()")
             texts[s.digits[0]] = element if first == "0" else f"({first} + {element})"
@@ -357,6 +357,9 @@ def _mentioned(s: PStmt) -> set[Var]:
         case PWhile(cond, body):
             see(cond)
             out |= _mentioned(body)
+        case TileLoop():
+            see(*s.values, s.guard)
+            out |= _mentioned(s.body)
         case _:
             pass
     return out
@@ -381,6 +384,8 @@ def _once(body: PSeq, once: Expr | None) -> PSeq:
                 return PFor(s.var, s.start, s.stop, s.step, _once(s.body, once), s.unroll, s.span)
             case PWhile(cond, inside, span):
                 return PWhile(cond, _once(inside, once), span)
+            case TileLoop():
+                return replace(s, once=once, body=s.body if s.vector > 1 else _once(s.body, once))
             case _:
                 return s
 

@@ -202,11 +202,35 @@ class Lowering:
             parts = split(s, used_outside(self.at.launch_body, s))
             if parts.producers:
                 return [self.pipeline(s, stages, parts.producers, parts.consumers, parts.versioned, facts)]
+        if not self.stores_once(s.body) and (found := self.vectorized(s, facts)) is not None:
+            return [found]
         together = uniform and not any(self.varies(e) for e in (s.start, s.stop, s.step))
         self.loops += 1
         body = self.sequence((s.body,), inner, together)
         self.loops -= 1
         return [PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span)]
+
+    def stores_once(self, body: Stmt) -> bool:
+        """True when some store of `body` is the same for all threads, so that one of them does it."""
+        return any(
+            isinstance(s, Store) and s.buffer.scope in (Scope.GLOBAL, Scope.SHARED) and not any(self.varies(e) for e in stmt_exprs(s))
+            for s in walk_stmt(body)
+        )
+
+    def vectorized(self, s: For, facts: Facts) -> TileLoop | None:
+        """T.vectorized as chunks of each thread, where some access can move whole ones; None where none can."""
+        n = static(s.stop)
+        if s.kind != "vectorized" or n is None or n < 2 or static(s.start) != 0 or static(s.step) != 1:
+            return None
+        loop = Parallel((s.var,), (s.stop,), s.body, s.span)
+        inner = _indexed(loop, facts)
+        width = self.vector(loop, min(16, n & -n), inner)
+        if width == 1:
+            return None
+        turn = Var("turn", kind=VarKind.LOOP)
+        place: Expr = Binary("mul", turn, Const(width, INT32), INT32) if n > width else Const(0, INT32)
+        how, digits = Spread(1, width, Const(n // width, INT32)), (turn,) if n > width else ()
+        return TileLoop(loop.vars, how, digits, (place,), width, None, None, True, self.inside(loop, width, inner), s.span, extents=loop.extents)
 
     def pipeline(
         self, s: For, stages: int, copies: tuple[Copy, ...], rest: tuple[Stmt, ...], versioned: tuple[Buffer, ...], facts: Facts
@@ -424,6 +448,8 @@ class Lowering:
                 case If(cond, then, orelse, span):
                     self.note_loads((cond,), facts)
                     out.append(PIf(cond, self.scalars((then,), facts.assume(cond)), self.scalars((orelse,), facts), span))
+                case For() if (found := self.vectorized(s, facts)) is not None:
+                    out.append(found)
                 case For():
                     self.note_loads((s.start, s.stop, s.step), facts)
                     body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step))
