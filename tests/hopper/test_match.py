@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,21 @@ def test_what_is_taken_means_what_it_says(name: str) -> None:
         for mode in ("lazy", "eager"):
             got = run_emulated(compiled, v, mode)["C"].astype(np.float64)
             assert np.linalg.norm(got - want) <= 1e-3 * np.linalg.norm(want)
+
+
+@needs_gxx
+def test_parameters_may_be_called_as_the_kernels_own_variables() -> None:
+    body = CLEAR + LOOP + "    for i, j in T.Parallel(128, 64):\n      acc[i, j] += D[bx * 64 + j] * tile\n" + END
+    text = (HEAD + body).replace('D: T.Tensor((N,), "float32")', 'D: T.Tensor((N,), "float32"), tile: T.float32')
+    for old, new in (("A", "a"), ("B", "stage"), ("C", "full"), ("D", "row"), ("M", "phase"), ("N", "steps"), ("K", "thread")):
+        text = re.sub(rf"\b{old}\b", new, text)
+    compiled = compile_text(text, arch="sm_90a")
+    assert takes_hopper(compiled)
+    rng = np.random.default_rng()
+    v = {
+        "a": rng.standard_normal((300, 200)).astype(np.float16), "stage": rng.standard_normal((200, 136)).astype(np.float16),
+        "full": np.full((300, 136), np.nan, np.float16), "row": rng.standard_normal(136).astype(np.float32), "tile": 2.0, "phase": 300, "steps": 136,
+        "thread": 200,
+    }  # fmt: skip
+    want, got = (run(compiled, v)["full"].astype(np.float64) for run in (run_reference, run_emulated))
+    assert np.linalg.norm(got - want) <= 1e-3 * np.linalg.norm(want)

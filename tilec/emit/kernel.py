@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from tilec.diagnostics import Span
@@ -89,19 +90,22 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
 
 def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> str:
     """One __global__ function."""
-    sign = signature(plan)
-    reserved = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries()) | set(sign.names.values())
+    kept = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries())
+    if variant.tensor_maps:
+        kept |= hopper.RESERVED | hopper_attention.RESERVED
+    names = _parameter_names(signature(plan).names, kept)
+    reserved = kept | set(names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
     reserved |= {word for text in plan.kernel.sources for word in re.findall(r"[A-Za-z_]\w*", text)}
     spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts, file.mark)
-    for p, name in sign.names.items():
+    for p, name in names.items():
         if isinstance(p, Buffer):
             spell.buffers[p] = name
         else:
             spell.variables[p] = name
     spell.variables[THREAD] = "thread"
     if variant.tensor_maps:
-        return _hopper_kernel(file, plan, spell)
+        return _hopper_kernel(file, plan, spell, names)
     values = _scalar_values(file, spell, plan)
     writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
     for v in (*launch.launch.block_vars, *launch.launch.thread_vars):
@@ -110,16 +114,22 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     tiles = _tiles(spell, variant, body)
     lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch) + _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
-        "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, sign.names),
+        "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, names),
         tiles=tiles, places=lines, body=body,
     )  # fmt: skip
     return indent(text)
 
 
-def _hopper_kernel(file: _File, plan: Plan, spell: Spelling) -> str:
+def _parameter_names(names: Mapping[Param, str], kept: AbstractSet[str]) -> dict[Param, str]:
+    """The names of the parameters inside a kernel: the launcher's, but for those that the kernel's text keeps for itself."""
+    free = Names(kept | set(names.values()))
+    return {p: free.fresh(name) if name in kept else name for p, name in names.items()}
+
+
+def _hopper_kernel(file: _File, plan: Plan, spell: Spelling, names: Mapping[Param, str]) -> str:
     """One warp-specialised __global__ function: its tensor maps are parameters in front of the others."""
-    sign, variant = signature(plan), spell.variant
-    maps = hopper.map_names(variant, list(sign.names.values()))
+    variant = spell.variant
+    maps = hopper.map_names(variant, list(names.values()))
     spell.names.reserve([*hopper.RESERVED, *maps])
     assert variant.threads is not None
     writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
@@ -134,7 +144,7 @@ def _hopper_kernel(file: _File, plan: Plan, spell: Spelling) -> str:
     else:
         kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, declarations)
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
-    return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, sign.names)}", maps))
+    return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, names)}", maps))
 
 
 def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:
