@@ -212,3 +212,4 @@ __device__ __forceinline__ void barrier_arrive_at(int id, int count, TILEC_SITE)
 #if __has_include("../prelude/reduce.cuh")
 #include "../prelude/reduce.cuh"
 #endif
+#include "../prelude/random.cuh"

@@ -112,3 +112,29 @@ def meet(A: T.Tensor((128,), "int32"), O: T.Tensor((128,), "int32")):
 def test_roles_and_barriers_that_do_not_exist_are_refused(bad, code):
     text = f'@T.prim_func\ndef f(A: T.Tensor((128,), "float32")):\n    with T.Kernel(1, threads=256):\n        {bad}\n'
     assert refused(text).code == code
+
+
+def test_a_fragment_is_printed_once_a_block(capfd):
+    from tests.compiling import compile_text
+    from tests.features.kit import HEAD
+    from tilec import emulator
+    from tilec.reference import run
+
+    text = """
+@T.prim_func
+def show(A: T.Tensor((3, 2), "float32")):
+    with T.Kernel(1, threads=64):
+        f = T.alloc_fragment((3, 2), "float32")
+        T.copy(A, f)
+        T.print(f, msg="f")
+        T.print("done")
+"""
+    compiled = compile_text(HEAD + text)
+    a = np.arange(6, dtype=np.float32).reshape(3, 2)
+    lines = []
+    (kernel,) = compiled.module.kernels
+    run(kernel, {"A": a}, printed=lines.append)
+    wanted = [f"f {i} {j} {2 * i + j}" for i in range(3) for j in range(2)]
+    assert [x for x in lines if x != "done"] == wanted
+    outcome = emulator.build(compiled.cu).run("show_launch", {"A": a})
+    assert outcome.ok and [x for x in outcome.output.splitlines() if x != "done"] == wanted

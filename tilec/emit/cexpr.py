@@ -129,6 +129,8 @@ class CWriter:
                 return self._call(cmath.EXCHANGES[name], *(self._text(a) for a in e.args))
             case Call(name, (Load() as at,)) if name in POINTER_CALLS:
                 return f"&{self.place(at)}", UNARY
+            case Call("philox"):
+                return self._helper("philox", *(self._text(a) for a in e.args))
             case Call(foreign=True):
                 return self._call(e.name, *(self._text(a) for a in e.args))
             case Unary() | Binary() | Call():

@@ -24,6 +24,7 @@ from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
 from tilec.language.builder import LaunchState
 from tilec.language.layouts import apply_orders
+from tilec.language.reducers import settle
 from tilec.language.values import KernelSpec, Value, WithSpec
 
 DEFAULT_THREADS = (128, 1, 1)
@@ -91,8 +92,8 @@ def record_launch(
             body()
     finally:
         state, b.launch = b.launch, None
-    whole = apply_orders(b, Seq(tuple(statements), span))
-    b.orders = {}
+    whole = settle(b, apply_orders(b, Seq(tuple(statements), span)))
+    b.orders, b.reducers = {}, {}
     launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span)
     if counts is None and uses_threads(launch):
         launch = replace(launch, threads=DEFAULT_THREADS)

@@ -48,6 +48,8 @@ class Builder:
     safe_values: dict[Buffer, Expr] = field(default_factory=dict)
     orders: dict[Buffer, Any] = field(default_factory=dict)  # tensors whose elements lie in an order of their own, by launch
     sources: list[str] = field(default_factory=list)  # CUDA of the author's own
+    reducers: dict[Buffer, str] = field(default_factory=dict)  # tiles of T.alloc_reducer and their operations
+    random: Any = None  # the launch, seed, sequence and count of draws of T.rng_init
     sm_count: int = 132
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

@@ -25,7 +25,10 @@ from tilec.language import (
     layouts,
     loops,
     mathfns,
+    moves,
+    random,
     reduce,
+    reducers,
     sync,
     tensors,
     threads,
@@ -41,7 +44,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
     "GEMM": gemm.ENTRIES,
-    "Reductions and scans": reduce.ENTRIES,
+    "Reductions and scans": reduce.ENTRIES + reducers.ENTRIES,
     "Loops": loops.ENTRIES,
     "Mathematics": mathfns.ENTRIES,
     "Sizes": host.ENTRIES,
@@ -49,6 +52,8 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Barriers, assertions, printing": sync.ENTRIES,
     "Threads, warps, exchanges": warp.ENTRIES + threads.ENTRIES,
     "The author's own CUDA": extern.ENTRIES,
+    "Particular instructions": moves.ENTRIES,
+    "Random numbers": random.ENTRIES,
     "Not yet": later.ENTRIES,
 }
 """Title of each family and its names, in the order of the documentation."""

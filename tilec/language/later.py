@@ -13,19 +13,17 @@ _BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
 _VECTORS = "use T.copy, or T.vectorized over ordinary elements"
-_RANDOM = "pass the random numbers as a tensor"
 _INTERNAL = "write it with T.* statements"
 
 ENTRIES: tuple[Entry, ...] = (
     refused(
-        _COPIES, "tma_copy", "async_copy", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group", "cp_async_barrier_noinc", "tma_load",
+        _COPIES, "tma_copy", "cp_async_barrier_noinc", "tma_load",
         "tma_store", "tma_store_arrive", "tma_store_wait", "tma_gather4", "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
-        "fence_proxy_async", "im2col", "c2d_im2col",
     )
     + refused(
         _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
         "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier",
-        "cluster_sync", "cluster_arrive", "cluster_wait", "pdl_sync", "pdl_trigger",
+        "cluster_sync", "cluster_arrive", "cluster_wait",
     )
     + refused(
         _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
@@ -38,11 +36,10 @@ ENTRIES: tuple[Entry, ...] = (
         "clc_get_first_ctaid_x", "clc_try_cancel_multicast", "PersistentTileScheduler",
     )
     + refused(
-        _VECTORS, "ldg32", "ldg64", "ldg128", "ldg256", "stg32", "stg64", "stg128", "stg256", "lds32", "lds64", "lds128", "sts32", "sts64",
-        "sts128", "Ramp", "Broadcast", "Shuffle", "transpose", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
-        "float4_e2m1fnx2", "__ldg",
+        _VECTORS, "ldg64", "ldg128", "ldg256", "stg64", "stg128", "stg256", "lds64", "lds128", "sts64",
+        "sts128", "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
+        "float4_e2m1fnx2",
     )
-    + refused(_RANDOM, "rng_init", "rng_rand", "rng_rand_float")
-    + refused(_INTERNAL, "sblock", "block", "index_to_coordinates", "__fns")
+    + refused(_INTERNAL, "sblock", "block", "__fns")
     + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)
 )  # fmt: skip

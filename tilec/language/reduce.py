@@ -12,7 +12,7 @@ from tilec.ir.dtypes import BOOL
 from tilec.ir.expr import Buffer, Expr, Scope
 from tilec.ir.tile import Reduce, Region, Scan
 from tilec.language.access import buffer_label, host_int
-from tilec.language.bind import Entry, refused, works
+from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, scope_error, tile_statement
 from tilec.language.extents import constant, equal
@@ -25,52 +25,58 @@ _BITWISE = ("bitand", "bitor", "bitxor")
 OPS = ("sum", "max", "min", "abssum", "absmax", "any", "all", *_BITWISE)
 
 
-def reduce_sum(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_sum(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = sum over `dim`; with clear=False it is added to what `out` holds. Accumulates in out's type."""
     _reduce(b, "sum", buffer, out, dim, clear)
 
 
-def reduce_max(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False) -> None:
+def reduce_max(
+    b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False, annotations: Any = None
+) -> None:
     """out = maximum over `dim`; NaN is dropped unless nan_propagate; clear=False keeps out's value in the running."""
     _reduce(b, "max", buffer, out, dim, clear, nan_propagate)
 
 
-def reduce_min(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False) -> None:
+def reduce_min(
+    b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False, annotations: Any = None
+) -> None:
     """out = minimum over `dim`; NaN is dropped unless nan_propagate; clear=False keeps out's value in the running."""
     _reduce(b, "min", buffer, out, dim, clear, nan_propagate)
 
 
-def reduce_absmax(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False) -> None:
+def reduce_absmax(
+    b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False, annotations: Any = None
+) -> None:
     """out = maximum of absolute values over `dim`."""
     _reduce(b, "absmax", buffer, out, dim, clear, nan_propagate)
 
 
-def reduce_abssum(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_abssum(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = sum of absolute values over `dim`."""
     _reduce(b, "abssum", buffer, out, dim, clear)
 
 
-def reduce_any(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_any(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = whether any element over `dim` is not zero."""
     _reduce(b, "any", buffer, out, dim, clear)
 
 
-def reduce_all(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_all(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = whether all elements over `dim` are not zero."""
     _reduce(b, "all", buffer, out, dim, clear)
 
 
-def reduce_bitand(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_bitand(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = bitwise and over `dim`."""
     _reduce(b, "bitand", buffer, out, dim, clear)
 
 
-def reduce_bitor(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_bitor(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = bitwise or over `dim`."""
     _reduce(b, "bitor", buffer, out, dim, clear)
 
 
-def reduce_bitxor(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1) -> None:
+def reduce_bitxor(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any = True, batch: Any = 1, annotations: Any = None) -> None:
     """out = bitwise exclusive or over `dim`."""
     _reduce(b, "bitxor", buffer, out, dim, clear)
 
@@ -164,5 +170,4 @@ _REDUCTIONS = (
 )  # fmt: skip
 ENTRIES: tuple[Entry, ...] = (
     tuple(e for fn in (*_REDUCTIONS, reduce, cumsum, cummax) for e in works(fn))
-    + refused("keep the products in a fragment and use T.reduce_sum", "alloc_reducer", "finalize_reducer", "reducer_init", "reducer_update")
 )

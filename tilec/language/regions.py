@@ -43,6 +43,11 @@ def write(b: Builder, target: Ref | Buffer, value: Any) -> None:
     if ref.buffer.rank and not ref.items:
         raise b.error("TL0308", f"cannot assign to the whole of `{ref.buffer.name}`", help="use T.copy or T.fill")
     indices = element(b, ref)
+    if ref.buffer in b.reducers and b.in_parallel:
+        from tilec.language.reducers import update
+
+        b.emit(update(b, ref.buffer, indices, as_expr(b, value, ref.buffer.dtype)))
+        return
     b.emit(Store(ref.buffer, indices, as_expr(b, value, ref.buffer.dtype), b.span))
 
 

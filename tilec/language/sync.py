@@ -5,17 +5,19 @@ T.sync_threads()  ->  Barrier("block");  T.device_assert(i < n, "i")  ->  Trap(i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tilec.ir.dtypes import INT32, INT64, UINT32
 from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Barrier, Evaluate, For, Print, Seq, Stmt, Trap
-from tilec.language.access import as_expr, buffer_label
+from tilec.ir.tile import Alloc, Barrier, Copy, Evaluate, For, Print, Seq, Stmt, Trap
+from tilec.language.access import as_expr
 from tilec.language.arith import truth
 from tilec.language.bind import Entry, ignored, refused, works
 from tilec.language.builder import Builder
-from tilec.language.context import in_kernel
+from tilec.language.context import in_kernel, tile_statement
+from tilec.language.regions import region
 from tilec.language.show import expr_text
 from tilec.language.values import Ref
 
@@ -93,9 +95,12 @@ def print_(b: Builder, obj: Any = "", msg: Any = "", warp_group_id: Any = 0, war
 
 def _print_buffer(b: Builder, buffer: Buffer, msg: str) -> Stmt:
     """Serial loops over all elements; each prints its indices and its value."""
-    if buffer.scope is Scope.FRAGMENT:
-        text = f"`{buffer.name}` is spread over the threads"
-        raise b.error("TL0322", text, *buffer_label(buffer), help="T.copy it to a shared tile and print that")
+    if buffer.scope is Scope.FRAGMENT:  # spread over the threads: one of them prints a copy
+        tile_statement(b, "print")
+        tile = replace(buffer, name=f"{buffer.name}_printed", scope=Scope.SHARED)
+        b.emit(Alloc(tile, b.span))
+        b.emit(Copy(region(b, buffer), region(b, tile), b.span))
+        return _print_buffer(b, tile, msg or buffer.name)
     variables = tuple(Var("ijklmn"[d] if d < 6 else f"i{d}", INT32, VarKind.LOOP, span=b.span) for d in range(buffer.rank))
     body: Stmt = Print(msg or buffer.name, (*variables, Load(buffer, variables)), buffer.scope is not Scope.LOCAL, b.span)
     for v, extent in zip(reversed(variables), reversed(buffer.shape), strict=True):

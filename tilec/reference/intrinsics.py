@@ -58,6 +58,20 @@ _INT: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
+def philox(seed: Value, sequence: Value, draw: Value) -> Value:
+    """Number `draw` of a Philox4x32-10 stream: word draw % 4 of the block whose counter is (draw // 4, sequence)."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    block, key = np.asarray(draw, np.uint64) >> np.uint64(2), np.asarray(seed, np.uint64)
+    words = [block & mask, block >> half, np.asarray(sequence, np.uint64) & mask, np.asarray(sequence, np.uint64) >> half]
+    keys = [key & mask, key >> half]
+    for _ in range(10):
+        x, y = np.uint64(0xD2511F53) * words[0], np.uint64(0xCD9E8D57) * words[2]
+        words = [(y >> half) ^ words[1] ^ keys[0], y & mask, (x >> half) ^ words[3] ^ keys[1], x & mask]
+        keys = [(keys[0] + np.uint64(0x9E3779B9)) & mask, (keys[1] + np.uint64(0xBB67AE85)) & mask]
+    place = np.asarray(draw, np.uint64) & np.uint64(3)
+    return np.choose(place.astype(np.intp), np.broadcast_arrays(*words, place)[:4]).astype(np.uint32)
+
+
 def known(name: str) -> bool:
     """True when `name` has a meaning here."""
     return name == "nextafter" or name in _FLOAT or name in _TEST or name in _INT
@@ -68,6 +82,8 @@ def intrinsic(name: str, args: Sequence[Value], dtype: DType) -> Value:
     floats = bool(args) and is_float(np.asarray(args[0]))
     if name in _TEST:
         return cast(_TEST[name](widen(args[0])) if floats else np.full(np.shape(args[0]), name == "isfinite"), dtype)
+    if name == "philox":
+        return philox(*args)
     if name == "nextafter":
         return cast(np.nextafter(*args), dtype)
     if floats or (dtype.kind is Kind.FLOAT and name in _FLOAT):
