@@ -361,3 +361,37 @@ def _recompile(session: _Session) -> Any:
         return compiled, options.defines
 
     return compile
+
+
+@main.command()
+@_source_options
+@click.argument("more", nargs=-1, metavar="[NAME=VALUES]...")
+@click.option("--space", "spaces", multiple=True, metavar="NAME=VALUES", help="Try these values, such as block_M=64,128; several multiply.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="cpu tries it on the emulator.")
+@click.option("-o", "--output", metavar="FILE", help="The CUDA file of the fastest candidate. [default: FILE with .cu, here]")
+@click.option("--table", metavar="FILE", help="The table that is written and resumed. [default: FILE with .tuned.json, here]")
+@click.option("--again", is_flag=True, help="Begin anew, whatever the table holds.")
+@click.option("--seconds", type=click.FloatRange(0.0), default=0.2, show_default=True, help="How long to measure a candidate.")
+@click.option("--final-seconds", type=click.FloatRange(0.0), default=1.0, show_default=True, help="How long to measure each of the best.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Longest time of a candidate.")
+@click.option("--check-seconds", type=click.FloatRange(1.0), default=60.0, show_default=True, help="Longest time of the reference.")
+@click.option("--jobs", type=click.IntRange(0), default=0, help="Compilations at once. [default: as many as there are cores]")
+@click.option("--nvcc/--no-nvcc", default=True, show_default=True, help="Ask nvcc, where it is, for spilled registers.")
+@click.option("--keep-spills", is_flag=True, help="Measure candidates that spill registers, too.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("--dask", default="", metavar="ADDRESS", help="Measure on the workers of this Dask cluster, such as tcp://host:8786.")
+@click.option("--meter", default="", metavar="MODULE:FACTORY", help="Measure with a class of your own.")
+def tune(**given: Any) -> int:
+    """Tries the autotune configurations of the one kernel in FILE, or a --space, and writes the fastest that is right.
+
+    \b
+    tilec tune gemm.py -D M=8192 -D N=8192 -D K=8192
+    tilec tune gemm.py -D M=8192 -D N=8192 -D K=8192 --space block_M=64,128 block_N=128,256 num_stages=2:4:+1
+    tilec compile gemm.py -D @gemm.tuned.json
+    """
+    from tilec.runtime import report
+    from tilec.runtime.tune import command
+
+    session = _Session(given)
+    options = session.options()
+    return report.finish(lambda: command.run(given, options, session.compile), click.echo)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tilec.targets import Target
 
 LONGEST = 10_000
+TUNED = "tilec-tuned"
+"""The key that marks a table of `tilec tune`, of which `-D @FILE` takes the best candidate."""
 _WORD = re.compile(r"[^\W\d][\w.]*\Z")
 _INTEGER = re.compile(r"-?\d{1,18}\Z")
 _ARGUMENT = re.compile(r"\s*([^\W\d]\w*)\s*=\s*([^\W\d][\w.]*)\s*\[([^\]]*)\]\s*\Z")
@@ -70,6 +72,8 @@ def _from_json(file: str) -> Mapping[str, Any]:
         raise OptionError(f"-D @{file}: {fault.strerror}") from None
     except ValueError as fault:
         raise OptionError(f"-D @{file}: not JSON: {fault}") from None
+    if isinstance(data, dict) and TUNED in data and isinstance(data.get("best"), dict):
+        data = data["best"]
     if not isinstance(data, dict) or not all(k.isidentifier() for k in data):
         raise OptionError(f"-D @{file}: expected one object with names as keys")
     return data

@@ -62,7 +62,7 @@ def check(machine: Machine, plan: Plan, ours: Contender, bound: Bound, seconds: 
         if not verdict.fault:
             return Checked(verdict.problem, f"right: {name} has a relative error of {verdict.error:.1e}, allowed {allowed:.1e} (float64)")
     try:
-        with _deadline(seconds):
+        with deadline(seconds):
             want = report.reference(plan.kernel, bound)
     except TooSlow:
         return _by_peer(machine, plan, ours, bound, fallback, seconds)
@@ -90,8 +90,8 @@ def _by_peer(machine: Machine, plan: Plan, ours: Contender, bound: Bound, peer: 
 
 
 @contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    """Raises TooSlow inside after some seconds, where the system has interval timers and this is the main thread."""
+def deadline(seconds: float) -> Iterator[None]:
+    """Raises TooSlow inside, after some seconds, where the system has interval timers and this is the main thread."""
 
     def stop(*_: Any) -> None:
         raise TooSlow

@@ -45,13 +45,15 @@ class BenchRequest:
     plot: bool = False
 
 
-def sweep(text: str) -> Sweep:
-    """`NAME[,NAME]=VALUES`, values as A:B (doubling), A:B:*F, A:B:+S or a comma list. Raises OptionError."""
+def sweep(text: str, option: str = "--sweep") -> Sweep:
+    """`NAME[,NAME]=VALUES`, values as A:B (doubling), A:B:*F, A:B:+S or a comma list. Raises OptionError, which names `option`."""
     names, equals, values = text.partition("=")
     found = tuple(n.strip() for n in names.split(","))
     if not equals or not values.strip() or not all(n.isidentifier() for n in found):
-        raise OptionError(f"--sweep {text}: expected NAME=FROM:TO:*FACTOR, NAME=FROM:TO:+STEP or NAME=VALUE,VALUE")
-    return Sweep(found, _range(values, text) if ":" in values else tuple(literal(v.strip(), f"--sweep {names}") for v in _parts(values)))
+        raise OptionError(f"{option} {text}: expected NAME=FROM:TO:*FACTOR, NAME=FROM:TO:+STEP or NAME=VALUE,VALUE")
+    if ":" in values:
+        return Sweep(found, _range(values, f"{option} {text}"))
+    return Sweep(found, tuple(literal(v.strip(), f"{option} {names}") for v in _parts(values)))
 
 
 def _parts(text: str) -> list[str]:
@@ -70,31 +72,31 @@ def _range(text: str, whole: str) -> tuple[int, ...]:
     step = rest[0] if rest else "*2"
     fine = len(rest) < 2 and first.isdecimal() and last.isdecimal() and step[:1] in ("*", "+") and step[1:].isdecimal()
     if not fine or int(first) < 1 or int(step[1:]) < (2 if step[0] == "*" else 1):
-        raise OptionError(f"--sweep {whole}: expected FROM:TO:*FACTOR or FROM:TO:+STEP with whole numbers, such as 1024:16384:*2")
+        raise OptionError(f"{whole}: expected FROM:TO:*FACTOR or FROM:TO:+STEP with whole numbers, such as 1024:16384:*2")
     values = [int(first)]
     while len(values) <= MOST_POINTS:
         following = values[-1] * int(step[1:]) if step[0] == "*" else values[-1] + int(step[1:])
         if following > int(last):
             return tuple(values) if values[0] <= int(last) else _empty(whole)
         values.append(following)
-    raise OptionError(f"--sweep {whole}: more than {MOST_POINTS} values")
+    raise OptionError(f"{whole}: more than {MOST_POINTS} values")
 
 
 def _empty(whole: str) -> tuple[int, ...]:
-    raise OptionError(f"--sweep {whole}: no value lies in this range")
+    raise OptionError(f"{whole}: no value lies in this range")
 
 
-def points(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
+def points(sweeps: Sequence[Sweep], option: str = "--sweep") -> list[dict[str, Any]]:
     """The product of all sweeps, the first one outermost; one empty point without sweeps. Raises OptionError."""
     names = [n for s in sweeps for n in s.names]
     if twice := {n for n in names if names.count(n) > 1}:
-        raise OptionError(f"--sweep: `{min(twice)}` is swept twice")
+        raise OptionError(f"{option}: `{min(twice)}` is given twice")
     out = [
         {name: value for s, value in zip(sweeps, choice, strict=True) for name in s.names}
         for choice in itertools.islice(itertools.product(*(s.values for s in sweeps)), MOST_POINTS + 1)
     ]
     if len(out) > MOST_POINTS:
-        raise OptionError(f"--sweep: more than {MOST_POINTS} points")
+        raise OptionError(f"{option}: more than {MOST_POINTS} points")
     return out
 
 
