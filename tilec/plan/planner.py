@@ -18,6 +18,7 @@ from tilec.ir.tile import Alloc, For, Gemm, Stmt
 from tilec.ir.visit import buffers_of, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
+from tilec.plan.banks import choose_layouts
 from tilec.plan.barriers import place_barriers
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
@@ -208,6 +209,10 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     )  # fmt: skip
     lowering = Lowering(setting, varying=varying(legal.body))
     body = lowering.sequence((legal.body,), facts, True)
+    if better := choose_layouts(body, layouts, operands, lowering.elements, room.threads, launch.thread_vars):
+        layouts |= better
+        lowering = Lowering(setting, varying=varying(legal.body))
+        body = lowering.sequence((legal.body,), facts, True)
     reads, writes = touched([legal.body])
     body = place_barriers(body, frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL), lowering.varies)
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
