@@ -271,4 +271,4 @@ def test_progress_is_one_line_on_a_terminal_and_rare_in_a_log() -> None:
             progress.tell(f"step {i}")
         progress.done()
     assert terminal.getvalue().endswith("step 11\r\x1b[K") and "\n" not in terminal.getvalue()
-    assert log.getvalue().split("\n") == ["step 0", "step 5", "step 10", ""] and quiet.getvalue() == ""
+    assert log.getvalue().split("\n") == ["step 5", "step 10", ""] and quiet.getvalue() == ""

@@ -15,13 +15,16 @@ _LOG_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Progress:
-    """Tells at once on a terminal, at most every five seconds elsewhere, never when `quiet`."""
+    """Tells at once on a terminal; elsewhere every five seconds, so that what is short says nothing; never when `quiet`."""
 
     out: TextIO
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
-    _told: float = field(default=float("-inf"))
+    _told: float = field(init=False)
     _shown: bool = False
+
+    def __post_init__(self) -> None:
+        self._told = self.clock()
 
     def tell(self, text: str) -> None:
         """Shows what is going on now."""

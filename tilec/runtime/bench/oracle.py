@@ -85,7 +85,7 @@ def _verdict(xp: Any, problem: Problem, read: Read, limit: float) -> Verdict:
 
 def product_pieces(p: Product, read: Read) -> Iterator[tuple[Any, Any]]:
     """Pairs (got, want) of some rows of every matrix."""
-    a, b, c = (read(n).reshape(p.batch, *read(n).shape[-2:]) for n in (p.a, p.b, p.c))
+    a, b, c = (t.reshape(p.batch, *t.shape[-2:]) for t in map(read, (p.a, p.b, p.c)))
     rows = max(1, CHUNK_ELEMENTS // max(1, p.n, p.k))
     for i in range(p.batch):
         left, right = (a[i].T if p.trans_a else a[i]), (b[i].T if p.trans_b else b[i])

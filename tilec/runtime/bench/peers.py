@@ -45,10 +45,12 @@ def as_double(cupy: Any, raw: Any, like: Array) -> Any:
 
 def _view(raw: Any, dtype: np.dtype[Any], like: Array) -> Any:
     """The bytes as an array with the strides of `like`."""
+    flat = raw.view(dtype)
+    if like.flags.c_contiguous:
+        return flat.reshape(like.shape)
     from cupy.lib.stride_tricks import as_strided
 
-    flat = raw.view(dtype)
-    return flat.reshape(like.shape) if like.flags.c_contiguous else as_strided(flat, like.shape, like.strides)
+    return as_strided(flat, like.shape, like.strides)
 
 
 def find(cupy: Any, name: str, problem: Problem | None, ours: Contender, plan: Plan, bound: Bound) -> Contender:
