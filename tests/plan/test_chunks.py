@@ -94,3 +94,10 @@ def value(e: Expr, env: dict[Var, int]) -> int:
             x, y = value(a, env), value(b, env)
             return {"add": x + y, "sub": x - y, "mul": x * y, "mod": x % (y or 1), "floordiv": x // (y or 1)}[op]
     raise AssertionError(e)
+
+
+def test_what_a_branch_has_tested_is_not_tested_again() -> None:
+    guarded = body("at = bx * 900 + i", "if at < 1024 and i < n:", "    B[at] = A[at]")
+    assert compile_text(guarded).cu.count("< 1024") == 1
+    changing = body("if bx * 900 + i < 1024:", "    B[bx * 900 + i] = A[bx * 900 + i] + A[bx * 900 + i + 1]")
+    assert "+ 1 < 1024" in compile_text(changing).cu

@@ -19,7 +19,7 @@ from tilec.emit.hopper import bulk_store_text
 from tilec.emit.hopper_attention import pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
-from tilec.emit.memory import Spelling
+from tilec.emit.memory import Spelling, conjuncts
 from tilec.emit.pipeline import GemmInPipeline, PipelineText, pipeline_text
 from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
@@ -117,7 +117,9 @@ class BodyWriter:
             case PWhile(cond, body):
                 return render("parallel/while.cu.jinja", cond=self.spell.expr(cond, facts), body=self.sequence(body, facts))
             case PIf(cond, then, orelse):
-                yes, no = self.sequence(then, facts.assume(cond)), self.sequence(orelse, facts)
+                with self.spell.having(conjuncts(cond)):
+                    yes = self.sequence(then, facts.assume(cond))
+                no = self.sequence(orelse, facts)
                 return render("parallel/if.cu.jinja", cond=self.spell.expr(cond, facts), then=yes, orelse=no)
             case TileLoop():
                 writer = LoopWriter(self.spell, self, self.threads)

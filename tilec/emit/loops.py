@@ -16,7 +16,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import bounds
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm_operands import lines
-from tilec.emit.memory import Spelling
+from tilec.emit.memory import Spelling, conjuncts
 from tilec.emit.render import render
 from tilec.emit.unused import mentions, without_unused
 from tilec.ir.dtypes import INT32
@@ -140,7 +140,8 @@ class LoopWriter:
             case [PIf(cond=cond, then=then, together=True)]:
                 with spell.meaning(digits):
                     test = spell.expr(cond, self.first(s, facts))
-                inside = self.by_vectors(s, then, digits, facts.assume(cond), once)
+                with spell.having(conjuncts(cond)):
+                    inside = self.by_vectors(s, then, digits, facts.assume(cond), once)
                 text = render("parallel/if.cu.jinja", cond=test, then=inside, orelse="")
             case _:
                 text = self.elements(s, rest, digits, facts, once)

@@ -16,8 +16,8 @@ from tilec.emit.cexpr import CWriter
 from tilec.emit.cliteral import ctype
 from tilec.emit.names import Names
 from tilec.ir.dtypes import INT32, DType
-from tilec.ir.expr import Binary, Buffer, Const, Expr, Load, Scope, Var
-from tilec.ir.visit import storage
+from tilec.ir.expr import Binary, Buffer, Const, Expr, Load, Logical, Scope, Var
+from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import row_strides
 from tilec.plan.domains import static
@@ -207,6 +207,15 @@ class Spelling:
             if self.define(name, self.buffer(b), self.tile(b).layout):
                 self.functions[b] = name
         return self.functions[b]
+
+
+def conjuncts(cond: Expr) -> tuple[Expr, ...]:
+    """The conditions that hold where `cond` does, whatever is stored meanwhile."""
+    match cond:
+        case Logical("and", a, b):
+            return (*conjuncts(a), *conjuncts(b))
+        case _:
+            return () if any(isinstance(e, Load) for e in walk_expr(cond)) else (cond,)
 
 
 def flat_row(indices: Sequence[Expr], layout: SharedLayout) -> tuple[Expr, Expr]:
