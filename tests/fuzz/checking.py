@@ -68,7 +68,7 @@ def check(p: Program, seed: int, races: bool) -> Finding | None:
         return Finding("internal" if "TL09" in shown else REFUSED, shown)
     except Exception:
         return Finding("internal", traceback.format_exc(limit=-6))
-    values = {**{t.tile.name: t.array(rng) for t in p.tensors}, **p.arguments}
+    values = {**{t.tile.name: t.array(rng) for t in p.tensors}, **{n: value for n, (_, value) in p.arguments.items()}}
     try:
         want = run_reference(compiled, values)
     except Exception:

@@ -70,7 +70,11 @@ class Expressions:
         if kind == "tile" and tiles:
             same = [t for t in tiles if t.dtype is d]
             tile = c.pick(same if same and c.chance(80) else tiles)
-            return self.cast(tile.element(*(self.index(n, context, depth - 1) for n in tile.shape)), d)
+            index = [self.index(n, context, depth - 1) for n in tile.shape]
+            if tile.scope == "global" and c.chance(15):  # out of range reads give 0
+                at = c.below(len(index))
+                index[at] = f"{index[at]} {c.pick('+-')} {c.pick((1, 3, tile.shape[at]))}"
+            return self.cast(tile.element(*index), d)
         if kind in ("tile", "bound") and bound:
             return self.cast(c.pick(bound), d)
         if kind == "index" and context.indices:

@@ -56,7 +56,7 @@ class Program:
     scalars: list[Value] = field(default_factory=list)
     blocks: list[tuple[str, int]] = field(default_factory=list)
     loops: list[tuple[str, int]] = field(default_factory=list)
-    arguments: dict[str, int] = field(default_factory=dict)
+    arguments: dict[str, tuple[str, int | float]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     level: int = 0
@@ -72,8 +72,12 @@ class Program:
         for _ in range(c.between(1, 4)):
             p.tensor(dtype(c.pick(TYPES)))
         if c.chance(20):
-            p.arguments["n0"] = c.between(0, 9)
+            p.arguments["n0"] = "int32", c.between(0, 9)
             p.scalars.append(Value("n0", INT32, bound=9, peak=9))
+        if c.chance(20):
+            kind = c.pick(("float32", "int64", "uint8", "float16", "bool", "int8", "float64", "uint32", "bfloat16"))
+            p.arguments["x0"] = kind, c.pick((1, 0)) if kind == "bool" else c.pick((2, 0, 1, 77, *((0.5, -3) if "f" in kind else ())))
+            p.scalars.append(Value("x0", dtype(kind)))
         return p
 
     # names, lines, nests
@@ -313,9 +317,13 @@ class Program:
             op = "any"
         if source.dtype.name in FP8:
             return None
-        dim = c.below(len(source.shape))
-        rest = source.shape[:dim] + source.shape[dim + 1 :]
-        shape = source.shape[:dim] + (1,) + source.shape[dim + 1 :] if not rest or c.chance(20) else rest
+        dim, extents, part = c.below(len(source.shape)), source.shape, ""
+        if c.chance(15):
+            starts = [c.below(n) for n in extents]
+            extents = tuple(c.between(1, n - a) for n, a in zip(extents, starts, strict=True))
+            part = f"[{', '.join(f'{a}:{a + n}' for a, n in zip(starts, extents, strict=True))}]"
+        rest = extents[:dim] + extents[dim + 1 :]
+        shape = extents[:dim] + (1,) + extents[dim + 1 :] if not rest or c.chance(20) else rest
         d = dtype("bool") if op in ("any", "all") and c.chance(50) else source.dtype
         if d.is_float and c.chance(30):
             d = dtype("float32")
@@ -324,15 +332,15 @@ class Program:
         if target is source:
             return None
         if op in ("sum", "abssum"):
-            known = self.summed(source, target, source.shape[dim], clear)
+            known = self.summed(source, target, extents[dim], clear)
             if known is None or (self.bound_here(target) and known.noise and known.peak > target.peak):
                 return None
         else:
             known = Value("", d, source.noise, source.bound, source.peak)
             if not self.admits(target, source.noise):
                 return None
-        shown = c.pick((dim, dim - len(source.shape)))
-        self.line(f"T.reduce_{op}({source.name}, {target.name}, dim={shown}{'' if clear else ', clear=False'})")
+        shown = c.pick((dim, dim - len(extents)))
+        self.line(f"T.reduce_{op}({source.name}{part}, {target.name}, dim={shown}{'' if clear else ', clear=False'})")
         return self.learn(target, known, clear)
 
     def scan(self) -> None:
@@ -367,11 +375,22 @@ class Program:
         d = tile.dtype if tile.noise or c.chance(80) else dtype(c.pick((*FLOATS, *INTS)))
         out = self.tensor(d, shape, "poison")
         out.learn(tile.element(), True)
-        self.line(f"T.copy({tile.name}, {out.name}[{region}])")
+        if len(shape) > len(tile.shape) and c.chance(20):
+            return self.dump_elements(tile, out)
+        return self.line(f"T.copy({tile.name}, {out.name}[{region}])")
+
+    def dump_elements(self, tile: Tile, out: Tile) -> None:
+        """What a tile holds, element by element; what falls out of the tensor is dropped."""
+        c = self.choices
+        names = [self.name("i") for _ in tile.shape]
+        lead = [v for v, _ in reversed(self.blocks)]
+        shifted = [v if c.chance(60) else f"{v} {c.pick('+-')} {c.between(1, 3)}" for v in names]
+        self.line(f"for {', '.join(names)} in T.Parallel({', '.join(map(str, tile.shape))}):")
+        self.line(f"    {out.name}[{', '.join((*lead, *shifted))}] = {tile.name}[{', '.join(names)}]")
 
     def text(self) -> str:
         """The source of the kernel."""
-        scalars = "".join(f", {n}: T.int32" for n in self.arguments)
+        scalars = "".join(f", {n}: T.{kind}" for n, (kind, _) in self.arguments.items())
         params = ", ".join(f"{t.tile.name}: T.Tensor({t.written}, '{t.tile.dtype}')" for t in self.tensors) + scalars
         grid, names = ", ".join(map(str, self.grid)), ", ".join(v for v, _ in self.blocks)
         names = f"({names})" if len(self.blocks) > 1 else names

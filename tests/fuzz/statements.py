@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tests.fuzz import memory
+from tests.fuzz import memory, products
 from tests.fuzz.choices import Choices
 from tests.fuzz.program import MOST_ELEMENTS, Program
 from tests.fuzz.values import Context, Tile, Value, dtype, noise_of, whole_range
@@ -25,6 +25,11 @@ _GEMMS = (
 def generate(c: Choices, most: int = 12) -> Program:
     """A whole program; every tile at its end is stored."""
     p = Program.start(c)
+    form = c.weighted(((86, "statements"), (10, "matmul"), (4, "attention")))
+    if form != "statements":
+        p.tensors, p.head, p.arguments = [], [], {}
+        (products.matmul if form == "matmul" else products.attention)(p)
+        return p
     count = 0
     while count < most and (count < 2 or c.chance(85)):
         statement(p, 2)

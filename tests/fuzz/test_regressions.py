@@ -112,6 +112,16 @@ def k(A: T.Tensor((16, 16), "int8"), X: T.Tensor((16, 16, 3), "int32"), B: T.Ten
         T.reduce_sum(f, acc, dim=2, clear=False)
         T.copy(acc, B)
 """,
+    "an atomic update with a wider or chosen value": """
+def k(A: T.Tensor((64,), "int8"), B: T.Tensor((2, 16), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        s = T.alloc_shared((2, 16), "int32")
+        T.clear(s)
+        for i in T.Parallel(64):
+            T.atomic_add(s[0, i % 16], T.cast(A[i], "int32"))
+            T.atomic_max(s[1, i % 16], T.cast(A[i], "int32") if A[63 - i] > 0 else T.cast(A[i] > 3, "int32"))
+        T.copy(s, B)
+""",
     "a loop on a variable that all threads have alike, beside code of single threads": """
 def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
     with T.Kernel(1, threads=64) as bx:

@@ -8,7 +8,7 @@ from tilec.emit.memory import Spelling
 from tilec.emit.prelude import atomic_entry
 from tilec.emit.render import render
 from tilec.ir.dtypes import DType, Kind
-from tilec.ir.expr import Expr
+from tilec.ir.expr import Binary, Const, Expr, Load, Var
 from tilec.ir.tile import Atomic, Print, Trap
 
 
@@ -17,8 +17,10 @@ def atomic_text(spell: Spelling, s: Atomic, facts: Facts) -> str:
     spell.need(atomic_entry(s.op, s.buffer.dtype.name))
     place, kind = spell.place(s.buffer, s.indices, facts), ctype(s.buffer.dtype)
 
-    def operand(e: Expr) -> str:  # C computes narrow integers as int, and the functions are chosen by type
-        return f"static_cast<{kind}>({spell.expr(e, facts)})" if e.dtype.is_int and e.dtype.bits < 32 else spell.expr(e, facts)
+    def operand(e: Expr) -> str:  # C computes narrow integers as int and widens them by itself, but functions are chosen by type
+        plain = isinstance(e, Load | Var | Const) or (isinstance(e, Binary) and e.op in ("add", "sub", "mul"))
+        same = not e.dtype.is_int or (e.dtype.bits >= 32 and plain)
+        return spell.expr(e, facts) if same else f"static_cast<{kind}>({spell.expr(e, facts)})"
 
     call = f"atomic_{s.op}({', '.join([f'&{place}', *map(operand, s.operands)])})"
     checks = spell.checks(s.buffer, s.indices)

@@ -1,0 +1,161 @@
+"""Whole kernels of the two forms that have paths of their own: matrix products with an epilogue, and attention.
+
+    matmul(program)     T.copy(A), T.copy(B), T.gemm in a pipelined loop, then bias, activation and store
+"""
+
+from __future__ import annotations
+
+from tests.fuzz.program import Program
+from tests.fuzz.values import Tile, Value, dtype
+from tilec.ir.dtypes import INT32
+
+_TYPES = (
+    ("float16", "float32"), ("bfloat16", "float32"), ("float16", "float16"), ("float32", "float32"), ("int8", "int32"), ("uint8", "int32"),
+    ("float8_e4m3fn", "float32"), ("float8_e5m2", "float32"),
+)  # fmt: skip
+
+
+def _launch(p: Program, threads: tuple[int, ...], *grid: int) -> None:
+    """The program's launch, its block indices in reach again."""
+    p.threads, p.grid = p.choices.pick(threads), grid
+    p.blocks = list(zip(("bx", "by", "bz"), grid, strict=False))
+    p.scalars = [Value(v, INT32, bound=n - 1, peak=n) for v, n in p.blocks]
+
+
+def _extent(p: Program, most: int) -> int:
+    """A size up to about `most`: often a multiple of 8, as the copy engine wants rows."""
+    n = p.choices.between(1, most)
+    return n if p.choices.chance(30) else -(-n // 8) * 8
+
+
+def _sized(p: Program, name: str, extents: dict[str, int]) -> str:
+    """An extent as the kernel writes it: a number, or a name known at run time."""
+    if p.choices.chance(60):
+        return str(extents[name])
+    if f'{name} = T.dynamic("{name}")' not in p.head:
+        p.head.append(f'{name} = T.dynamic("{name}")')
+    return name
+
+
+def matmul(p: Program) -> None:
+    """C = act(A @ B + bias), tiles with tails along every dimension."""
+    c = p.choices
+    p.arch = c.pick(("sm_90a", "sm_80"))
+    operand, result = (dtype(t) for t in c.pick(_TYPES))
+    bm, bn, bk = c.pick((64, 128, 32, 256)), c.pick((64, 128, 32, 16, 96, 256)), c.pick((64, 32, 128))
+    while bm * bn > 128 * 128:
+        bn //= 2
+    sizes = {"M": _extent(p, 2 * bm), "N": _extent(p, 2 * bn), "K": _extent(p, 4 * bk)}
+    plain = operand.bits == 16 or c.chance(30)
+    ta, tb = (c.chance(30), c.chance(50)) if plain else (False, True)
+    batch = c.pick((0, 0, 2))
+    grid = (-(-sizes["N"] // bn), -(-sizes["M"] // bm))
+    _launch(p, (128, 256, 64), *grid, *([2] if batch else []))
+    written = {n: _sized(p, n, sizes) for n in "MNK"}
+    first, lead, shape = ("2, ", "bz, ", (2,)) if batch else ("", "", ())
+
+    def tensor(rows: str, columns: str) -> Tile:
+        return p.tensor(operand, (*shape, sizes[rows], sizes[columns]), "small", f"({first}{written[rows]}, {written[columns]})")
+
+    a, b = tensor(*("KM" if ta else "MK")), tensor(*("NK" if tb else "KN"))
+    a_s = p.alloc(operand, (bk, bm) if ta else (bm, bk), "shared")
+    b_s = p.alloc(operand, (bn, bk) if tb else (bk, bn), "shared")
+    acc = p.alloc(result, (bm, bn), "fragment")
+    clears = c.chance(30)
+    if not clears:
+        p.line(f"T.clear({acc.name})")
+    p.line(f"for k in T.Pipelined(T.ceildiv({written['K']}, {bk}), num_stages={c.pick((2, 0, 1, 3, 4))}):")
+    for source, tile, at in ((a, a_s, "k, by" if ta else "by, k"), (b, b_s, "bx, k" if tb else "k, bx")):
+        where = ", ".join(f"{v} * {n}" for v, n in zip(at.split(", "), tile.shape, strict=True))
+        p.line(f"    T.copy({source.name}[{lead}{where}], {tile.name})")
+    flags = f"{', transpose_A=True' if ta else ''}{', transpose_B=True' if tb else ''}{', clear_accum=k == 0' if clears else ''}"
+    p.line(f"    T.gemm({a_s.name}, {b_s.name}, {acc.name}{flags}{c.pick(('', ', policy=T.GemmWarpPolicy.FullRow'))})")
+    p.tiles = [acc]
+    bound = 9 * sizes["K"]
+    p.learn(acc, Value("", result, 0.0 if bound <= 2048 or result.bits == 32 else 2.0**-10, bound, float(bound)), True)
+    _epilogue(p, acc, (bm, bn), (sizes["M"], sizes["N"]), (written["M"], written["N"]), first, lead)
+
+
+def _epilogue(p: Program, acc: Tile, tile: tuple[int, int], sizes: tuple[int, int], written: tuple[str, str], first: str, lead: str) -> None:
+    """What happens to the accumulator, and how it is stored."""
+    c = p.choices
+    (bm, bn), (m, n) = tile, sizes
+    if c.chance(40):
+        bias = p.tensor(acc.dtype, (n,), "small", f"({written[1]},)")
+        p.line(f"for i, j in T.Parallel({bm}, {bn}):")
+        p.line(f"    {acc.name}[i, j] = {acc.name}[i, j] + {bias.name}[bx * {bn} + j]")
+    if c.chance(40):
+        p.line(f"for i, j in T.Parallel({bm}, {bn}):")
+        p.line(f"    {acc.name}[i, j] = T.max({acc.name}[i, j], 0)")
+    d = dtype(c.pick((acc.dtype.name, "float16", "float32", "bfloat16")))
+    out = p.tensor(d, (*((2,) if first else ()), m, n), "poison", f"({first}{written[0]}, {written[1]})")
+    out.learn(acc.element(), True)
+    kind = c.pick(("copy", "shared", "parallel"))
+    if kind == "copy":
+        p.line(f"T.copy({acc.name}, {out.name}[{lead}by * {bm}, bx * {bn}])")
+    elif kind == "shared":
+        stage = p.alloc(d, (bm, bn), "shared")
+        p.line(f"T.copy({acc.name}, {stage.name})")
+        p.line(f"T.copy({stage.name}, {out.name}[{lead}by * {bm}:by * {bm} + {bm}, bx * {bn}:bx * {bn} + {bn}])")
+    else:
+        p.line(f"for i, j in T.Parallel({bm}, {bn}):")
+        p.line(f"    {out.name}[{lead}by * {bm} + i, bx * {bn} + j] = T.cast({acc.name}[i, j], '{d}')")
+    p.tiles = []
+
+
+def attention(p: Program) -> None:
+    """Softmax(Q K^T) V with a running maximum, causal or not, rows with tails."""
+    c = p.choices
+    p.arch = c.pick(("sm_90a", "sm_80"))
+    operand = dtype(c.pick(("float16", "bfloat16")))
+    bm, bn, width = c.pick((64, 128)), c.pick((64, 32, 128)), c.pick((64, 32, 128))
+    queries, keys = _extent(p, 2 * bm), _extent(p, 3 * bn)
+    _launch(p, (128, 256), -(-queries // bm), 2)
+    q, k, v = (p.tensor(operand, (2, n, width), "quarters", f"(2, {n}, {width})") for n in (queries, keys, keys))
+    out = p.tensor(operand, (2, queries, width), "poison", f"(2, {queries}, {width})")
+    out.noise, out.peak = (2.0**-9 if operand.name == "float16" else 2.0**-6), 2.0
+    causal, stages, policy = c.chance(40), c.pick((2, 0, 1, 3)), c.pick(("FullRow", "Square"))
+    mask = f"T.if_then_else(bx * {bm} + i >= k * {bn} + j, 0, -T.infinity('float32'))"
+    steps = f"T.min(T.ceildiv({keys}, {bn}), T.ceildiv((bx + 1) * {bm}, {bn}))" if causal else f"T.ceildiv({keys}, {bn})"
+    scale = "0.18"
+    text = f"""
+Q_s = T.alloc_shared(({bm}, {width}), '{operand}')
+K_s = T.alloc_shared(({bn}, {width}), '{operand}')
+V_s = T.alloc_shared(({bn}, {width}), '{operand}')
+S = T.alloc_fragment(({bm}, {bn}), 'float32')
+P = T.alloc_fragment(({bm}, {bn}), '{operand}')
+O = T.alloc_fragment(({bm}, {width}), 'float32')
+top = T.alloc_fragment(({bm},), 'float32')
+before = T.alloc_fragment(({bm},), 'float32')
+factor = T.alloc_fragment(({bm},), 'float32')
+part = T.alloc_fragment(({bm},), 'float32')
+total = T.alloc_fragment(({bm},), 'float32')
+T.copy({q.name}[by, bx * {bm}:(bx + 1) * {bm}, :], Q_s)
+T.fill(O, 0)
+T.fill(total, 0)
+T.fill(top, -T.infinity('float32'))
+for k in T.Pipelined({steps}, num_stages={stages}):
+    T.copy({k.name}[by, k * {bn}:(k + 1) * {bn}, :], K_s)
+    {f'''for i, j in T.Parallel({bm}, {bn}):
+        S[i, j] = {mask}''' if causal else 'T.clear(S)'}
+    T.gemm(Q_s, K_s, S, transpose_B=True, policy=T.GemmWarpPolicy.{policy})
+    T.copy(top, before)
+    T.reduce_max(S, top, dim=1, clear=False)
+    for i in T.Parallel({bm}):
+        factor[i] = T.exp2(before[i] * {scale} - top[i] * {scale})
+    for i, j in T.Parallel({bm}, {bn}):
+        S[i, j] = T.exp2(S[i, j] * {scale} - top[i] * {scale})
+    T.reduce_sum(S, part, dim=1)
+    for i in T.Parallel({bm}):
+        total[i] = total[i] * factor[i] + part[i]
+    T.copy(S, P)
+    for i, j in T.Parallel({bm}, {width}):
+        O[i, j] *= factor[i]
+    T.copy({v.name}[by, k * {bn}:(k + 1) * {bn}, :], V_s)
+    T.gemm(P, V_s, O, policy=T.GemmWarpPolicy.{policy})
+for i, j in T.Parallel({bm}, {width}):
+    O[i, j] /= total[i]
+T.copy(O, {out.name}[by, bx * {bm}:(bx + 1) * {bm}, :])
+"""
+    for line in text.strip().split("\n"):
+        p.line(line)
