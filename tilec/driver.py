@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec.diagnostics import CompileError, Diagnostic, Severity, error
@@ -106,10 +106,22 @@ def read(options: Options, during: During) -> Module:
         request = Request(
             options.path, options.text, options.include, options.defines, args, options.kernels, sm_count=options.target.multiprocessors
         )
-        module = read_file(request)
+        module = _checked(read_file(request), options)
     if options.name and len(module.kernels) != 1:
         count, first = len(module.kernels), module.kernels[0].span
         raise error("TL0211", f"--name fits one kernel, this compiles {count}", first, help="choose one with -k")
+    return module
+
+
+def _checked(module: Module, options: Options) -> Module:
+    """The module as its kernels are compiled: how float32 products are made, and that the IR keeps its rules."""
+    from tilec.ir.verify import verify
+
+    if options.fp32_gemm == "ieee":
+        kernels = tuple(replace(k, flags=tuple(sorted({*k.flags, "fp32_gemm_ieee"}))) for k in module.kernels)
+        module = replace(module, kernels=kernels)
+    for kernel in module.kernels:
+        verify(kernel)
     return module
 
 
@@ -150,7 +162,5 @@ def _told(module: Module, plans: Sequence[Plan]) -> tuple[Diagnostic, ...]:
 
 def as_errors(diagnostics: Sequence[Diagnostic]) -> CompileError | None:
     """What -Werror makes of warnings; None if there are none."""
-    from dataclasses import replace
-
     warnings = [replace(d, severity=Severity.ERROR) for d in diagnostics if d.severity is Severity.WARNING]
     return CompileError(*warnings) if warnings else None

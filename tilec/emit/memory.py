@@ -63,6 +63,8 @@ class Spelling:
 
     def buffer(self, b: Buffer) -> str:
         """The C name of a buffer's array or pointer."""
+        if b.address is not None:
+            return f"reinterpret_cast<{ctype(b.dtype)}*>({self.expr(b.address, self.facts)})"
         if b not in self.buffers:
             self.buffers[b] = self.names.fresh(b.name)
         return self.buffers[b]

@@ -13,7 +13,7 @@ from tilec.frontend import hostops
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Fatal, Function, Iter
 from tilec.diagnostics import CompileError
-from tilec.ir.dtypes import INT64
+from tilec.ir.dtypes import HANDLE, INT64
 from tilec.ir.expr import Buffer, Cast, Expr, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch, Param
 from tilec.ir.tile import Seq, Stmt
@@ -38,6 +38,7 @@ def finish(
         raise m.fail("TL0205", "this happens outside of T.Kernel", span, help="move it under `with T.Kernel(...)`")
     if not m.launches:
         raise m.fail("TL0205", f"`{function.name}` launches nothing: it has no `with T.Kernel(...)`", function.span)
+    params = _pointers(m, params, function)
     params, launches = _safe_values(m, params, tuple(m.launches))
     params, launches = _wide_strides(params, launches)
     with m.outside():
@@ -55,6 +56,15 @@ def finish(
         sources=tuple(m.b.sources),
         span=function.span,
     )
+
+
+def _pointers(m: Machine, params: tuple[Param, ...], function: Function) -> tuple[Param, ...]:
+    """The parameters with every pointer as the tensor that T.make_tensor makes of it."""
+    for p in params:
+        if isinstance(p, Var) and p.dtype == HANDLE and p not in m.b.pointers:
+            hint = f"T.make_tensor({p.name}, shape, dtype) makes a tensor of it"
+            raise m.fail("TL0207", f"the pointer `{p.name}` is not used", p.span, help=hint)
+    return tuple(m.b.pointers.get(p, p) if isinstance(p, Var) else p for p in params)
 
 
 def _safe_values(m: Machine, params: tuple[Param, ...], launches: tuple[Launch, ...]) -> tuple[tuple[Param, ...], tuple[Launch, ...]]:

@@ -59,7 +59,8 @@ class Buffer:
 
     `strides` (in elements) is None for dense row-major. `view_of` names the buffer whose bytes this one reinterprets
     (T.reshape, T.view): same size in bytes, both dense row-major in their own shape. `safe_value` replaces 0 for
-    out-of-range reads of a global tensor. `workspace` marks a global buffer that no caller passes (T.alloc_global).
+    out-of-range reads of a global tensor. `workspace` marks a global buffer that no caller passes (T.alloc_global);
+    `address` is where a global buffer begins that is found through a pointer in memory (T.make_tensor), an int64.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Buffer:
     safe_value: Expr | None = None
     workspace: bool = False
     span: Span = NOWHERE
+    address: Expr | None = None
 
     @property
     def rank(self) -> int:

@@ -121,7 +121,8 @@ class _Statements(Reader):
         strides = self.several(self.expr, "(", ")") if self.accept("strides") else None
         safe = self.expr() if self.accept("safe") else None
         root = self.buffer(self.take("name")) if self.accept("of") else None
-        buffer = Buffer(_SUFFIX.sub("", name), dtype, shape, scope, strides, root, safe, workspace, span)
+        address = self.expr() if self.accept("at") else None
+        buffer = Buffer(_SUFFIX.sub("", name), dtype, shape, scope, strides, root, safe, workspace, span, address)
         self.things[name] = buffer
         return buffer
 
@@ -177,7 +178,7 @@ class _Statements(Reader):
         self.take("name")
         if word in ("for", "parallel", "while", "if"):
             return [self._compound(word, span)]
-        if word in ("view", "workspace", "pass"):
+        if word in ("view", "workspace", "pointer", "pass"):
             if word != "pass":
                 self.named_buffer(word == "workspace")
             self.end_line()

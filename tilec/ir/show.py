@@ -193,6 +193,8 @@ def _buffer(b: Buffer, names: Names) -> str:
         text += f" safe {_expr(b.safe_value, names, 0)}"
     if b.view_of is not None:
         text += f" of {names.of(b.view_of)}"
+    if b.address is not None:
+        text += f" at {_expr(b.address, names, 0)}"
     return text
 
 
@@ -260,14 +262,14 @@ def _declarations(s: Stmt, names: Names, indent: str) -> list[str]:
         while chain[-1].view_of is not None:
             chain.append(chain[-1].view_of)
         for b in reversed(chain):
-            if b not in names.declared and (b.view_of is not None or b.workspace):
+            if b not in names.declared and (b.view_of is not None or b.workspace or b.address is not None):
                 names.declared.add(b)
                 lines.append(f"{indent}{_keyword(b)} {names.of(b)}: {b.scope.value} {_buffer(b, names)}")
     return lines
 
 
 def _keyword(b: Buffer) -> str:
-    return "workspace" if b.workspace else "view"
+    return "workspace" if b.workspace else "view" if b.view_of is not None else "pointer"
 
 
 def _stmt(s: Stmt, names: Names, indent: str) -> list[str]:

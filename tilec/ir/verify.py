@@ -9,7 +9,7 @@ One walk over the kernel; each rule stands where its node is visited.
 from __future__ import annotations
 
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
-from tilec.ir.dtypes import BOOL, DType, int_range
+from tilec.ir.dtypes import BOOL, INT64, DType, int_range
 from tilec.ir.expr import (
     BINARY_OPS,
     Binary,
@@ -167,9 +167,11 @@ class _Checker:
         if b in self.scope:
             return
         root = storage(b)
-        if root not in self.scope and not root.workspace:
+        if root.address is not None:
+            self.typed(root.address, INT64, f"the address of `{root.name}`")
+        elif root not in self.scope and not root.workspace:
             self.broken(f"`{b.name}` is used before it is declared")
-        if b is not root or root.workspace:
+        if b is not root or root.workspace or root.address is not None:
             self.scope.add(b)
             self.buffer_facts(b)
 

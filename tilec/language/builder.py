@@ -50,6 +50,7 @@ class Builder:
     sources: list[str] = field(default_factory=list)  # CUDA of the author's own
     reducers: dict[Buffer, str] = field(default_factory=dict)  # tiles of T.alloc_reducer and their operations
     random: Any = None  # the launch, seed, sequence and count of draws of T.rng_init
+    pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
     sm_count: int = 132
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

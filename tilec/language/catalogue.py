@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from tilec.ir.dtypes import ALL, lookup
+from tilec.ir.dtypes import ALL, HANDLE, lookup
 from tilec.language import (
     alloc,
     atomics,
@@ -26,6 +26,7 @@ from tilec.language import (
     loops,
     mathfns,
     moves,
+    pointers,
     random,
     reduce,
     reducers,
@@ -40,7 +41,7 @@ from tilec.language.values import Marker, Namespace, Primitive
 
 FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Launch": launch.ENTRIES,
-    "Tensors, sizes and views": tensors.ENTRIES + layouts.ENTRIES,
+    "Tensors, sizes and views": tensors.ENTRIES + pointers.ENTRIES + layouts.ENTRIES,
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
     "GEMM": gemm.ENTRIES,
@@ -158,7 +159,7 @@ _LAYOUTS = (
 def _language() -> dict[str, Any]:
     """Members of tilelang.language."""
     members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
-    members |= {name: lookup(name) for name in DTYPE_NAMES}
+    members |= {name: lookup(name) for name in DTYPE_NAMES} | {"ptr": HANDLE, "handle": HANDLE}
     members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
     members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)
     members["fp8"] = Namespace("tilelang.language.fp8", {"determine_fp8_type": works(determine_fp8_type, host=True)[0].primitive()})

@@ -29,7 +29,7 @@ def Tensor(b: Builder, shape: Any, dtype: Any = "float32", data: Any = None, str
         return view(b, data, shape, dtype)
     kind = dtype_of(b, dtype)
     if kind is HANDLE:
-        raise b.error("TL0204", "tensors of pointers are not supported yet", help="pass the tensors as separate parameters")
+        kind = INT64  # a tensor of pointers holds addresses
     sizes = dims(b, shape, "a tensor's extent")
     return TensorSpec(sizes, kind, None if strides is None else _strides(b, strides, len(sizes)), b.span)
 
@@ -128,6 +128,8 @@ def view(b: Builder, src: Any, shape: Any = None, dtype: Any = None) -> Buffer:
     extents = source.shape if shape is None else _view_shape(b, source, kind, shape)
     _same_bytes(b, source, kind, extents)
     name = b.hint or f"{source.name}_view"
+    if source.address is not None:
+        return Buffer(name, kind, extents, source.scope, address=source.address, span=b.span)
     return Buffer(name, kind, extents, source.scope, view_of=source, workspace=source.workspace, span=b.span)
 
 
@@ -196,5 +198,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(reshape)
     + works(view)
     + works(annotate_safe_value)
-    + refused("declare the tensor as a parameter: `A: T.Tensor(shape, dtype)`", "make_tensor", "match_buffer", "handle", "ptr")
+    + refused("declare the tensor as a parameter: `A: T.Tensor(shape, dtype)`", "match_buffer")
 )

@@ -120,7 +120,8 @@ def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outs
 def _free(s: Copy, bound: set[Var], written: set[Buffer]) -> str:
     """Why the source of a copy depends on what the loop does; empty when it does not."""
     exprs = stmt_exprs(s)
-    if _variables(exprs) & bound:
+    address = storage(s.src.buffer).address
+    if _variables(exprs if address is None else (*exprs, address)) & bound:
         return "its place depends on a value of the step"
     loads = {storage(x.buffer) for e in exprs for x in walk_expr(e) if isinstance(x, Load)}
     if any(b in written or b.scope is not Scope.GLOBAL for b in loads):

@@ -108,7 +108,8 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     elif assumed:
         variants = [replace(_variant(room, symbol, {}, aligned=True))]
     hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
-    if hopper is not None and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+    found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
+    if hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
@@ -232,7 +233,7 @@ def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr |
         return None
     tests: list[Expr] = []
     wide = _wide_tensors(v)
-    for b in (b for b in wide if not b.workspace):  # the launcher has made sure of those
+    for b in (b for b in wide if not b.workspace and b.address is None):  # the launcher, or nobody, knows about those
         address = Var(b.name, INT64, VarKind.PARAM)
         tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
     for var, n in divisors.items():
@@ -242,7 +243,7 @@ def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr |
 
 def _alignment(b: Buffer, aligned: bool) -> int:
     """Bytes that the address of a global tensor is a multiple of."""
-    return CHUNK if aligned or b.workspace else b.dtype.bytes
+    return CHUNK if (aligned and b.address is None) or b.workspace else b.dtype.bytes
 
 
 def _shared_buffers(body: Stmt) -> list[Buffer]:
@@ -257,7 +258,7 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
 
 
 def _registers(legal: Legal) -> int:
-    """Registers a thread is expected to need: its fragments, the operands of the largest GEMM, and some for addresses."""
+    """Registers a thread is expected to need: its fragments, what the largest product takes besides its accumulator, addresses."""
     tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
     return tiles + max((g.registers for g in legal.gemms.values()), default=0) + 24
 

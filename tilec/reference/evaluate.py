@@ -7,7 +7,7 @@ Only active lanes count: a Select arm, or the right side of a Logical, is evalua
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ from tilec.reference.intrinsics import intrinsic
 from tilec.reference.lanes import Absent, exchange
 from tilec.reference.masks import Mask, as_mask, mask_and, mask_any, mask_not
 from tilec.reference.memory import Memory
-from tilec.reference.values import Value, binary, cast, compare_values, constant, reinterpret, settle, unary
+from tilec.reference.values import Array, Value, binary, cast, compare_values, constant, reinterpret, settle, unary
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class Settings:
     printed: Callable[[str], None]
     max_steps: int
     max_turns: int
+    pointed: Mapping[int, Array] = field(default_factory=dict)
     steps: int = 0
     grid_barrier: Callable[[], None] | None = None
 

@@ -8,7 +8,8 @@ leading axis per lane axis, of size 1 while all lanes agree and of full size aft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +43,7 @@ class Memory:
     tiles: dict[Buffer, Array]
     extent: Callable[[Expr], int]
     private: dict[Buffer, Private | None] = field(default_factory=dict)
+    pointed: Mapping[int, Array] = field(default_factory=dict)
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
         """The buffer's extents as numbers."""
@@ -64,12 +66,20 @@ class Memory:
         if root.scope is Scope.GLOBAL:
             if root.workspace and root not in self.globals:
                 self.globals[root] = poison(self.shape(root), root.dtype)
-            found = self.globals.get(root)
+            found = self.globals.get(root) if root.address is None else self.pointed_at(root, root.address, span)
         else:
             found = self.tiles.get(root)
         if found is None:
             raise MeaningError(f"`{root.name}` is used before it exists", span)
         return found if root is buffer else _as_view(found, (), self.shape(buffer), buffer, span)
+
+    def pointed_at(self, buffer: Buffer, address: Expr, span: Span) -> Array:
+        """The array at an address, among those that the caller has named."""
+        found = self.pointed.get(self.extent(address))
+        shape = self.shape(buffer)
+        if found is None or found.dtype != np_dtype(buffer.dtype) or found.size < math.prod(shape) or buffer.strides is not None:
+            raise MeaningError(f"what `{buffer.name}` points to is only known on a GPU", span)
+        return found.reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def private_array(self, buffer: Buffer, span: Span) -> Array:
         """The live array of a private buffer, lane axes first."""
@@ -232,7 +242,7 @@ def _overlap(data: Array, starts: Sequence[int], extents: Sequence[int]) -> tupl
 
 def enter_lanes(memory: Memory, lanes: tuple[int, ...]) -> Memory:
     """The memory as the iterations of a Parallel see it: private arrays on which all threads agree become theirs."""
-    inner = Memory(lanes, memory.globals, memory.tiles, memory.extent)
+    inner = Memory(lanes, memory.globals, memory.tiles, memory.extent, pointed=memory.pointed)
     rank = len(memory.lanes)
     for buffer, held in memory.private.items():
         inner.private[buffer] = None

@@ -35,16 +35,17 @@ def run(
     scalars: Mapping[str, int | float] | None = None,
     extents: Mapping[str, int] | None = None,
     *,
+    pointed: Mapping[int, Array] | None = None,
     printed: Callable[[str], None] = _silent,
     max_steps: int = 10_000_000,
     max_turns: int = 50_000,
 ) -> None:
     """Executes `kernel` on `arrays` (one per tensor parameter, of its NumPy type and shape), which it changes in place.
 
-    `scalars` has the scalar parameters; extents that are not given follow from the arrays. `printed` gets each line that the
-    kernel prints. A launch of more than `max_steps` blocks and loop iterations is taken for endless, and so is a While of
-    more than `max_turns` iterations. Raises InputError for arguments that do not fit, MeaningError for what has no meaning,
-    TrapError for a trap.
+    `scalars` has the scalar parameters; extents that are not given follow from the arrays. `pointed` are arrays that tensors of
+    pointers name, by address (dense). `printed` gets each line that the kernel prints. A launch of more than `max_steps` blocks
+    and loop iterations is taken for endless, and so is a While of more than `max_turns` iterations. Raises InputError for
+    arguments that do not fit, MeaningError for what has no meaning, TrapError for a trap.
     """
     given = {**(scalars or {}), **(extents or {})}
     _check_arrays(kernel, arrays)
@@ -57,7 +58,7 @@ def run(
     tensors = {p: arrays[p.name] for p in kernel.params if isinstance(p, Buffer)}
     with np.errstate(all="ignore"):
         for launch in kernel.launches:
-            settings = Settings(kernel.flags, printed, max_steps, max_turns)
+            settings = Settings(kernel.flags, printed, max_steps, max_turns, pointed or {})
             _launch(launch, tensors, env, settings)
 
 
@@ -104,7 +105,7 @@ def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array],
     places = (linear % threads[0], linear // threads[0] % threads[1], linear // (threads[0] * threads[1]))
     for var in launch.thread_vars:
         local[var] = places[var.axis].astype(np_dtype(var.dtype))
-    memory = Memory((linear.size,), tensors, {}, lambda e: 0)
+    memory = Memory((linear.size,), tensors, {}, lambda e: 0, pointed=settings.pointed)
     state = State(memory, local, settings, span=launch.span)
 
     def extent(e: Expr) -> int:
