@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.compiling import compile_text, run_emulated, run_reference
 from tests.hopper.kernels import Gemm, run
 from tests.toolchain import needs_gxx, needs_nvcc, needs_nvrtc, nvcc_compile, nvrtc_compile
 from tilec import emulator
@@ -51,3 +53,39 @@ def test_nvrtc_gives_each_machine_its_body() -> None:
     assert "wgmma" in nvrtc_compile(text, "sm_90a")
     older = nvrtc_compile(text, "sm_80")
     assert "wgmma" not in older and ".entry gemm__sm90a(" in older and ".maxntid 32" in older
+
+
+def two_launches() -> str:
+    """C = A @ B, then E = C @ D: the second reads through a map what the first has written."""
+
+    def launch(a: str, b: str, c: str, k: str) -> str:
+        lines = [
+            "with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 128), threads=128) as (bx, by):",
+            '  A_s = T.alloc_shared((128, 64), "float16")', '  B_s = T.alloc_shared((64, 64), "float16")',
+            '  acc = T.alloc_fragment((128, 64), "float32")', "  T.clear(acc)",
+            f"  for ko in T.Pipelined(T.ceildiv({k}, 64), num_stages=3):", f"    T.copy({a}[by * 128, ko * 64], A_s)",
+            f"    T.copy({b}[ko * 64, bx * 64], B_s)", "    T.gemm(A_s, B_s, acc)", f"  T.copy(acc, {c}[by * 128, bx * 64])",
+        ]  # fmt: skip
+        return "".join(f"  {line}\n" for line in lines)
+
+    shapes = {"A": "M, K", "B": "K, N", "C": "M, N", "D": "N, N", "E": "M, N"}
+    head = 'import tilelang.language as T\nM, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")\n@T.prim_func\n'
+    parameters = ", ".join(f'{name}: T.Tensor(({shape}), "float16")' for name, shape in shapes.items())
+    return f"{head}def gemm({parameters}):\n{launch('A', 'B', 'C', 'K')}{launch('C', 'D', 'E', 'N')}"
+
+
+@needs_gxx
+@pytest.mark.parametrize("archs", [("sm_90a",), ("sm_80", "sm_90a")], ids=str)
+def test_two_launches_of_one_function(archs: tuple[str, ...]) -> None:
+    also = tuple(t for t in map(lookup, archs[1:]) if t is not None)
+    compiled = compile_text(two_launches(), arch=archs[0], also=also)
+    assert all(launch.variants[0].tensor_maps for launch in compiled.plans[0].launches)
+    rng = np.random.default_rng()
+    m, n, k = 200, 136, 72
+    v = {name: rng.standard_normal(s).astype(np.float16) for name, s in (("A", (m, k)), ("B", (k, n)), ("D", (n, n)))}
+    v |= {name: np.full((m, n), np.nan, np.float16) for name in "CE"}
+    want = run_reference(compiled, {**v, "M": m, "N": n, "K": k})
+    got = run_emulated(compiled, {**v, "M": m, "N": n, "K": k})
+    for name in "CE":
+        true = want[name].astype(np.float64)
+        assert np.linalg.norm(got[name].astype(np.float64) - true) <= 1e-3 * np.linalg.norm(true)

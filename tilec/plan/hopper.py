@@ -96,13 +96,14 @@ class Request:
 def plan_hopper(r: Request) -> Variant | str:
     """The body of a launch for Hopper; or the reason why there is none."""
     r = replace(r, launch=one_tile_a_block(r.launch))
-    found = match(r.launch, r.written, r.ieee)
+    written = frozenset(touched([r.launch.body])[1])
+    found = match(r.launch, written, r.ieee)
     if isinstance(found, str):
         return found
     remarks: tuple[Diagnostic, ...] = ()
     if r.opt_level >= 3 and static_shape(found.acc) == (128, 128):
         joined = join_columns(r.launch, found)
-        again = match(joined, r.written, r.ieee) if joined is not None else ""
+        again = match(joined, written, r.ieee) if joined is not None else ""
         if joined is not None and not isinstance(again, str):
             text = "two neighbouring blocks of 128x128 are one of 128x256"
             remarks = (Diagnostic(Severity.REMARK, "TL0506", text, r.launch.span),)
