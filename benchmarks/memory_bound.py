@@ -1,0 +1,189 @@
+"""Kernels that are bound by memory beside the device's own copy rate and torch, on a GPU.
+
+    python benchmarks/memory_bound.py prepare FOLDER        here: needs tilec; writes the .cu files and plan.json
+    python benchmarks/memory_bound.py measure FOLDER        there: needs CuPy and torch, no tilec installation
+
+Rates are bytes read plus written over the median time, in TB/s. Inputs are N(0,1) float16; the buffers of a round are rotated past
+the L2 cache; all contenders of a row take turns in one process. Each result is checked against float64 first, into NaN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+ELEMENTS = 1 << 27  # of each tensor that is measured: 256 MB of float16
+SETS = 2
+ROWS = (1024, 4096, 16384, 65536)
+ARCH = "sm_90"
+
+
+def _threads(n: int) -> int:
+    """The block that holds a row of n elements in registers."""
+    return 128 if n <= 1024 else 256 if n <= 4096 else 512 if n <= 16384 else 1024
+
+
+def jobs() -> list[dict[str, Any]]:
+    """What is compiled: name, source, definitions, and how it is called."""
+    out: list[dict[str, Any]] = []
+    for n in ROWS:
+        m, t = ELEMENTS // n, _threads(n)
+        for kind in ("softmax", "rms_norm", "layer_norm"):
+            out.append(job(f"{kind} {n}", f"rows/{kind}.py", M=m, N=n, threads=t, dtype="float16"))
+    out.append(job("transpose", "elementwise/transpose.py", M=8192, N=16384))
+    out.append(job("add", "vector_add.py", N=ELEMENTS))
+    out.append(job("gemv 16384", "products/gemv.py", N=16384, K=16384))
+    return out
+
+
+def job(name: str, file: str, **defines: Any) -> dict[str, Any]:
+    """One kernel: its sample and what it is compiled with; the first word of the name says what it computes."""
+    return {"name": name, "kind": name.split()[0], "file": file, "defines": defines}
+
+
+def prepare(folder: Path) -> None:
+    """Compiles every job into the folder."""
+    from tilec.driver import Options, compile_source
+    from tilec.emit.manifest import manifest
+    from tilec.options import architecture
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = []
+    for k, job in enumerate(jobs()):
+        source = ROOT / "samples" / job["file"]
+        built = compile_source(Options(job["file"], source.read_bytes(), architecture(ARCH), defines=job["defines"]))
+        (folder / f"{k}.cu").write_text(built.cu)
+        plan.append({**job, "cu": f"{k}.cu", "manifest": manifest(built.plans)})
+    (folder / "plan.json").write_text(json.dumps(plan))
+    print(f"{folder}: {len(plan)} kernels")
+
+
+def exact(kind: str, values: list[Any]) -> Any:
+    """The result in float64 of inputs in the order of the kernel's parameters."""
+    x = values[0].astype(np.float64)
+    if kind == "softmax":
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+    if kind == "rms_norm":
+        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-6) * values[1].astype(np.float64)
+    if kind == "layer_norm":
+        centred = x - x.mean(axis=1, keepdims=True)
+        gain, bias = (v.astype(np.float64) for v in values[1:])
+        return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) * gain + bias
+    if kind == "transpose":
+        return x.T
+    return x @ values[1].astype(np.float64) if kind == "gemv" else x + values[1].astype(np.float64)
+
+
+def peers(kind: str) -> Callable[[list[Any]], Any]:
+    """The same with torch."""
+    import torch
+    import torch.nn.functional as f
+
+    return {
+        "softmax": lambda v: torch.softmax(v[0], 1),
+        "rms_norm": lambda v: f.rms_norm(v[0], (v[0].shape[1],), v[1], 1e-6),
+        "layer_norm": lambda v: f.layer_norm(v[0], (v[0].shape[1],), v[1], v[2], 1e-5),
+        "transpose": lambda v: v[0].t().contiguous(),
+        "add": lambda v: v[0] + v[1],
+        "gemv": lambda v: v[0] @ v[1],
+    }[kind]
+
+
+def timed(contenders: dict[str, list[Callable[[], Any]]], rounds: int) -> dict[str, float]:
+    """Median seconds of each contender; the entries of a list are the rotated sets of buffers."""
+    import torch
+
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for r in range(rounds + 2):
+        for name, calls in contenders.items():
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            for call in calls:
+                call()
+            end.record()
+            end.synchronize()
+            if r >= 2:
+                times[name].append(start.elapsed_time(end) / 1e3 / len(calls))
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def measure(folder: Path, rounds: int) -> None:
+    """Checks and times every job; prints a table."""
+    import torch
+
+    source, target = (torch.empty(2 * ELEMENTS, dtype=torch.float16, device="cuda") for _ in range(2))
+    copy = timed({"copy": [lambda: target.copy_(source)] * 2}, rounds)["copy"]
+    rate = 2 * source.numel() * 2 / copy / 1e12
+    print(f"device-to-device copy {rate:.2f} TB/s\n")
+    print("| kernel | TB/s | of the copy rate | torch TB/s | error |\n|---|---|---|---|---|")
+    for one in json.loads((folder / "plan.json").read_text()):
+        mine, theirs, error = measured(one, folder, rounds)
+        print(f"| {one['name']} | {mine:.2f} | {mine / rate:.2f} | {theirs:.2f} | {error:.1e} |", flush=True)
+
+
+def measured(one: dict[str, Any], folder: Path, rounds: int) -> tuple[float, float, float]:
+    """TB/s of the kernel and of torch, and the relative error of the kernel against float64."""
+    import cupy
+    import torch
+
+    from tilec.runtime.loader import Module
+
+    (entry,) = one["manifest"]["kernels"]
+    kernel = Module((folder / one["cu"]).read_text(), one["manifest"]).kernel(entry["symbol"])
+    shapes = {p["name"]: tuple(int(e) for e in p["shape"]) for p in entry["params"]}
+    *ins, out = shapes
+    sets = [{n: torch.randn(shape, dtype=torch.float16, device="cuda") for n, shape in shapes.items()} for _ in range(SETS)]
+    for tensors in sets:
+        tensors[out].fill_(float("nan"))
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    prepared = [kernel.prepare({n: cupy.from_dlpack(t) for n, t in tensors.items()}, {}) for tensors in sets]
+
+    def run() -> None:
+        for launches in prepared:
+            for launch in launches:
+                launch(stream)
+
+    run()
+    torch.cuda.synchronize()
+    error = wrong(one["kind"], [sets[0][n] for n in ins], sets[0][out])
+    peer = peers(one["kind"])
+    times = timed({"tilec": [run], "torch": [lambda: [peer([tensors[n] for n in ins]) for tensors in sets]]}, rounds)
+    moved = SETS * sum(2 * int(np.prod(shape)) for shape in shapes.values()) / 1e12
+    return moved / times["tilec"], moved / times["torch"], error
+
+
+def wrong(kind: str, inputs: list[Any], output: Any) -> float:
+    """The relative error of the first rows (of everything where rows depend on one another) against float64."""
+    rows = slice(0, 64) if kind in ("softmax", "rms_norm", "layer_norm") else slice(None)
+    want = exact(kind, [t[rows].cpu().numpy() if k == 0 else t.cpu().numpy() for k, t in enumerate(inputs)])
+    got = output[rows].cpu().numpy().astype(np.float64)
+    return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+
+def main() -> None:
+    """Prepares or measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "measure"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args()
+    if options.step == "prepare":
+        prepare(options.folder)
+    else:
+        measure(options.folder, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
