@@ -16,7 +16,7 @@ from tilec.emit.advance import advancing
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
-from tilec.emit.hopper_attention import pack_text, scaled_text
+from tilec.emit.hopper_attention import join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling, conjuncts
@@ -37,6 +37,7 @@ from tilec.plan.plan import (
     AsyncCopy,
     BulkStore,
     FillRegisters,
+    JoinLanes,
     Leaf,
     PackRegisters,
     PBarrier,
@@ -143,6 +144,8 @@ class BodyWriter:
                 return bulk_store_text(self.spell, s, self.maps[s.map], self.spell.variant, facts)
             case PackRegisters():
                 return pack_text(self.spell, s)
+            case JoinLanes():
+                return join_text(self.spell, s)
             case WhenScaled(_, body):
                 return scaled_text(self.spell, s, self.sequence(body, facts))
             case WarpSpecialized() | Streamed():

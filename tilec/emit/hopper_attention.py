@@ -19,8 +19,8 @@ from tilec.ir.dtypes import BFLOAT16, INT32
 from tilec.ir.expr import Binary, Buffer, Const, Var
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
-from tilec.plan.hopper_plan import Operand
-from tilec.plan.plan import BulkStore, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed, WhenScaled
+from tilec.plan.hopper_plan import WARP_GROUP, Operand
+from tilec.plan.plan import BulkStore, JoinLanes, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed, WhenScaled
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset("warp_group tiles rows others tile section section_top section_width in_section clean_end other end chain".split())
@@ -66,7 +66,7 @@ class _Numbers:
     out: int
     held_words: int
     turns: bool
-    longest_first: bool
+    skips: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +100,33 @@ class StreamWriter:
         known, lets = self.lets(s, variant.facts)
         inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
         spell.var(s.var)
+        spell.variables[WARP_GROUP] = "warp_group"
         allocs = "\n".join(self.declaration(b) for b in s.fragments)
         prologue, epilogue = f"{allocs}\n{self.write(s.prologue, known)}", self.write(s.epilogue, known)
         masked, plain = self.write(PSeq((*s.mask.body, *s.rows.body)), inner), self.write(s.rows, inner)
         late = self.write(s.late, inner)
         held, a, b = self.rings(s, maps, variant.facts)
         words = spell.names.fresh(f"{spell.buffer(s.held.tile)}_words") if s.schedule.held_words else ""
-        for entry in (["ldmatrix_x4"] if words else []) + (["barrier_sync_at", "barrier_arrive_at"] if s.schedule.turns else []):
-            spell.need(entry)
+        wants = {"ldmatrix_x4": bool(words), "barrier_sync_at": s.schedule.turns, "barrier_arrive_at": s.schedule.turns}
+        for entry, used_here in {**wants, "warp_group_sync": s.dead is not None or not s.some}.items():
+            if used_here:
+                spell.need(entry)
         numbers = self.numbers(s, variant.facts)
-        loops = self.loops(s, numbers, masked, plain, known)
-        used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, masked, late, *(x.stop for x in loops)))
+        edges, loops = self.loops(s, masked, plain, known)
+        used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, masked, late, *edges))
         produced = "\n".join((numbers.start, numbers.stop, held.loads, a.loads, b.loads))
         pieces = {
             "counts": self.counts(s, variant.facts),
             "producer_places": self.places(s, produced), "consumer_places": self.front(s, used, lets),
             "first": self.product(s, words or held.tiles, a, True), "second": self.product(s, "", b, False),
-            "prologue": prologue, "masked": masked, "late": late, "epilogue": epilogue,
+            "prologue": prologue, "first_rows": self.first_rows(s, edges, masked, plain, inner), "late": late, "epilogue": epilogue,
         }  # fmt: skip
         tiles = self.tile_lines("\n".join((*pieces.values(), held.pointer, a.pointer, b.pointer)))
         places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
         return render(
             "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=stores, rings=(held, a, b), held=held, a=a, b=b, loops=loops, scores=spell.buffer(s.scores), out=spell.buffer(s.out),
+            stores=stores, rings=(held, a, b), held=held, a=a, b=b, edges=edges, loops=loops,
+            scores=spell.buffer(s.scores), out=spell.buffer(s.out),
             next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if s.schedule.longest_first else "tile + gridDim.x",
             words=words, held_tile=spell.buffer(s.held.tile), held_block=s.held.shape[0] * 64, **pieces,
         )  # fmt: skip
@@ -139,22 +143,33 @@ class StreamWriter:
         c, spell = s.schedule, self.spell
         return _Numbers(
             c.threads, 128 * c.consumers, c.consumers, c.give, c.take,
-            spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts), s.some, s.first.n // 2, s.second.n // 2, c.held_words, c.turns, c.longest_first,
+            spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts), s.some,
+            s.first.n // 2, s.second.n // 2, c.held_words, c.turns, s.dead is not None,
         )  # fmt: skip
 
-    def loops(self, s: Streamed, k: _Numbers, masked: str, plain: str, facts: Facts) -> list[_Loop]:
-        """The steps whose scores are all kept, then those with a mask; one loop where there is no such difference."""
+    def loops(self, s: Streamed, masked: str, plain: str, facts: Facts) -> tuple[list[str], list[_Loop]]:
+        """The steps whose scores are all kept, then those with a mask; one loop where there is no such difference. In front of
+        them, the declarations of where one ends and the other begins."""
         lead = self.comment(s.spans[0])
         if not s.mask.body:
-            return [_Loop(lead, "end", plain)]
+            return [], [_Loop(lead, "end", plain)]
         if s.clean is None:
-            return [_Loop(lead, "end", masked)]
-        clean = self.spell.expr(s.clean, facts)
-        test = f"{clean} < end ? {clean} : end"
-        return [
-            _Loop(f"{lead}\n// Below this step every score is kept.\nconst int clean_end = {test};", "clean_end", plain),
-            _Loop("", "end", masked),
-        ]
+            return [], [_Loop(lead, "end", masked)]
+        facts = facts.with_range(WARP_GROUP, 0, s.schedule.consumers - 1)
+        clean, last, lines = self.spell.expr(s.clean, facts), "end", list[str]()
+        if s.dead is not None:
+            dead, last = self.spell.expr(s.dead, facts), "live_end"
+            lines.append("// From this step on no score of the warp group's rows is kept.")
+            lines.append(f"const int live_end = {dead} < end ? {dead} : end;")
+        lines += ["// Below this step every score of them is.", f"const int clean_end = {clean} < {last} ? {clean} : {last};"]
+        return lines, [_Loop(lead, "clean_end", plain), _Loop("", last, masked)]
+
+    def first_rows(self, s: Streamed, edges: Sequence[str], masked: str, plain: str, facts: Facts) -> str:
+        """The row statements of a tile's first step; its mask is passed over where nothing is dropped."""
+        if not edges:
+            return masked
+        mask = render("parallel/if.cu.jinja", cond=f"{self.spell.var(s.var)} >= clean_end", then=self.write(s.mask, facts), orelse="")
+        return f"{mask}\n{plain}"
 
     def counts(self, s: Streamed, facts: Facts) -> str:
         """Declarations of the numbers of tiles, and of the section."""
@@ -267,6 +282,14 @@ def pack_text(spell: Spelling, s: PackRegisters) -> str:
     spell.need(pack)
     return render(
         "parallel/pack.cu.jinja", var=spell.names.fresh("r"), words=s.words, pack=pack, dst=spell.buffer(s.dst), src=spell.buffer(s.src)
+    )  # fmt: skip
+
+
+def join_text(spell: Spelling, s: JoinLanes) -> str:
+    """The lanes of a row add up their parts."""
+    spell.need("shfl_xor")
+    return render(
+        "reduce/join.cu.jinja", var=spell.names.fresh("r"), count=s.registers, name=spell.buffer(s.buffer), lane_steps=s.lane_steps
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
         spell.need("shfl_xor")
     meeting = _meeting(spell, s, threads)
     merge = spell.expr(combine(s.op, acc, value, dtype, s.nan_propagate), known)
-    chained = s.chains > 1 and not s.partners and bool(inner) and layout.padded(s.dim) <= layout.shape[s.dim]
+    chained = s.chains > 1 and results > 1 and not s.partners and bool(inner) and layout.padded(s.dim) <= layout.shape[s.dim]
     return render(
         "reduce/chains.cu.jinja" if chained else "reduce/block.cu.jinja", chains=s.chains, chain=spell.names.fresh("c") if chained else "",
         last=inner[0].var if inner else "", type=ctype(dtype), source_type=ctype(s.src.dtype),

@@ -27,13 +27,14 @@ from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of, span_swizzle
 from tilec.plan.hopper_attention_match import Match, match
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
-from tilec.plan.hopper_softmax import lagging
+from tilec.plan.hopper_softmax import Lagging, lagging
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import (
     THREAD,
     BulkStore,
+    JoinLanes,
     PackRegisters,
     Placement,
     PReduce,
@@ -138,12 +139,13 @@ def _along(o: Operand, steps: int) -> tuple[int, ...]:
 class _Rows(Lowering):
     """Lowers what the consumers do: whole accumulators leave through the copy engine, casts of fragments go two at a time."""
 
-    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int, out: Buffer, factor: Buffer | None) -> None:
+    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int, out: Buffer, softmax: Lagging | None) -> None:
         super().__init__(at)
         self.shape = shape
         self.consumers = consumers
         self.out = out
-        self.factor = factor
+        self.softmax = softmax
+        self.joined: JoinLanes | None = None
         self.stores: list[BulkStore] = []
 
     def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
@@ -160,12 +162,16 @@ class _Rows(Lowering):
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         lowered = super().statement(s, facts, uniform)
-        if self.factor is not None and isinstance(s, Parallel) and touched([s]) == ({self.out, self.factor}, {self.out}):
-            return [WhenScaled(self.factor, PSeq(tuple(lowered)))]
+        if self.softmax is not None and isinstance(s, Parallel) and touched([s]) == ({self.out, self.softmax.factor}, {self.out}):
+            return [WhenScaled(self.softmax.factor, PSeq(tuple(lowered)))]
         return lowered
 
     def reduce(self, s: Reduce) -> PReduce:
-        return replace(super().reduce(s), chains=RULES.chains)
+        found = replace(super().reduce(s), chains=RULES.chains)
+        if self.softmax is None or s.dst.buffer is not self.softmax.row_sum:
+            return found
+        self.joined = JoinLanes(self.softmax.total, self.at.layouts[self.softmax.total].registers, found.lane_steps)
+        return replace(found, lane_steps=())
 
 
 @dataclass(slots=True)
@@ -179,15 +185,16 @@ class _Builder:
     held: Operand
     a: Operand
     b: Operand
-    factor: Buffer | None = None  # of the rows of `out`, where it is 1 in most steps
+    softmax: Lagging | None = None
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
         found = self.found
         threads = 128 * self.consumers
-        lag = lagging(found.rows, found.late, found.epilogue, found.scores, found.probs, found.out) if RULES.lag else None
-        if lag is not None:
-            self.factor = lag.factor
+        lag = None
+        if RULES.lag:
+            lag = lagging(found.prologue, found.rows, found.late, found.epilogue, found.scores, found.probs, found.out)
+        self.softmax = lag
         parts = (found.prologue, found.mask, found.rows if lag is None else lag.rows, found.late, found.epilogue)
         shapes = {b: static_shape(b) for b in (found.scores, found.probs, found.out)}
         fixed = {b: atoms.warp_group_accumulator(m, n, self.consumers) for b, (m, n) in shapes.items()}
@@ -209,7 +216,7 @@ class _Builder:
             bodies.append(one.body)
         setting = Setting(threads, (), layouts, {}, _no_tile, _alignment, Seq(tuple(bodies)), 1)
         m, n = static_shape(found.out)
-        lowering = _Rows(setting, (m, n), self.consumers, found.out, self.factor)
+        lowering = _Rows(setting, (m, n), self.consumers, found.out, self.softmax)
         facts = self.facts.with_range(THREAD, 0, threads - 1)
         setup = lowering.sequence(found.lets, facts, True)
         for s in found.lets:
@@ -220,6 +227,8 @@ class _Builder:
                 inner = inner.with_let(x.var, x.value)
         inside = (facts, inner, inner, inner, facts)
         done = [lowering.sequence((b,), f, True) for b, f in zip(bodies, inside, strict=True)]
+        if lowering.joined is not None:
+            done[-1] = PSeq((lowering.joined, *done[-1].body))
         if lowering.scratch:
             return f"rows of {lowering.scratch[0].name.removesuffix('_parts')} are reduced across warps"
         return self._assemble(lowering, layouts, setup, done)
@@ -305,10 +314,12 @@ class _Builder:
         some = prove(Compare("lt", start, stop), self.facts) is True
         spans = (loop.span, found.held.span, found.streams[0].span, found.streams[1].span, found.first.span, found.second.span)
         prologue, mask, rows, late, epilogue = done
+        # Steps in which an online softmax keeps nothing change nothing; they come up where the blocks of keys and rows differ.
+        dead = found.dead if self.softmax is not None and keys % (64 * self.consumers) else None
         fragments = tuple(s.buffer for s in found.allocs if s.buffer.scope is Scope.FRAGMENT)
         return Streamed(
             schedule, self.held, self.a, self.b, first, second, found.scores, found.probs, found.out, r.launch.block_vars, r.launch.grid,
-            loop.var, start, stop, some, found.clean, fragments, setup, prologue, mask, rows, late, epilogue, spans,
+            loop.var, start, stop, some, found.clean, dead, fragments, setup, prologue, mask, rows, late, epilogue, spans,
         )  # fmt: skip
 
 

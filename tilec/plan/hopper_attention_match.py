@@ -22,6 +22,7 @@ from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import add, paired, static, whole
 from tilec.plan.hopper import direct_stores
 from tilec.plan.hopper_match import KINDS, static_zero
+from tilec.plan.hopper_plan import WARP_GROUP
 from tilec.plan.pipelines import flat, split, touched, used_outside
 
 
@@ -30,7 +31,8 @@ class Match:
     """The parts of such a kernel.
 
     `held` fills the a of `first` in front of the loop; `streams` fill the b of both products, step by step. `mask` are the
-    statements that drop elements of the first product; with the loop variable below `clean` they drop none (None: not known).
+    statements that drop elements of the first product; with the loop variable below `clean` they drop none of the rows of a warp
+    group, from `dead` on all of them (None: not known).
     `rows` may run while the second product of the step before does, `late` must wait for it. `allocs` are all fragments.
     """
 
@@ -45,6 +47,7 @@ class Match:
     prologue: tuple[Stmt, ...]
     mask: tuple[Stmt, ...]
     clean: Expr | None
+    dead: Expr | None
     rows: tuple[Stmt, ...]
     late: tuple[Stmt, ...]
     epilogue: tuple[Stmt, ...]
@@ -112,7 +115,8 @@ def match(launch: Launch, written: frozenset[Buffer]) -> Match | str:
     allocs = tuple(s for s in stated if s.buffer not in tiles and _used(s.buffer, everything, second))
     return Match(
         loop, first, second, held, (copies[storage(first.b.buffer)], copies[storage(second.b.buffer)]), lets, resolved, allocs,
-        tuple(s for s in prologue if not isinstance(s, Alloc)), mask, _clean(mask, loop, first, resolved), rows, late,
+        tuple(s for s in prologue if not isinstance(s, Alloc)), mask, _edge(mask, loop, resolved, True),
+        _edge(mask, loop, resolved, False), rows, late,
         tuple(s for s in epilogue if not isinstance(s, Alloc)), KINDS[first.a.buffer.dtype, first.b.buffer.dtype, FLOAT32][0],
     )  # fmt: skip
 
@@ -255,25 +259,23 @@ def _masks_scores(s: Stmt, scores: Buffer) -> bool:
     return tuple(store.indices) == tuple(s.vars) and Load(scores, store.indices) in arms and any(map(_minus_infinity, arms))
 
 
-def _clean(mask: Sequence[Stmt], loop: For, first: Gemm, lets: dict[Var, Expr]) -> Expr | None:
-    """Below which value of the loop variable the mask keeps every element of the tile; None when no such bound is known."""
+def _edge(mask: Sequence[Stmt], loop: For, lets: dict[Var, Expr], whole_rows: bool) -> Expr | None:
+    """Below which value of the loop variable the mask keeps every element of a warp group's rows (`whole_rows`), or at least one;
+    None when no such bound is known."""
     if len(mask) != 1 or not isinstance(mask[0], Parallel):
         return None
-    loop_ = mask[0]
-    store = _only_store(loop_)
+    store = _only_store(mask[0])
     if store is None or not isinstance(store.value, Select):
         return None
     value = store.value
     keeps = value.cond if isinstance(value.a, Load) else Unary("not", value.cond, value.cond.dtype)
-    bounds: list[Expr] = []
+    out: Expr | None = None
     for c in _conjuncts(keeps):
-        one = _bound(c, loop_, loop.var, lets)
-        if one is None:
+        one = _bound(c, mask[0], loop.var, lets, whole_rows)
+        if one is None and whole_rows:
             return None
-        bounds.append(one)
-    out = bounds[0]
-    for b in bounds[1:]:
-        out = Binary("min", out, b, INT32)
+        if one is not None:
+            out = one if out is None else Binary("min", out, one, INT32)
     return out
 
 
@@ -287,9 +289,9 @@ def _conjuncts(e: Expr) -> list[Expr]:
             return [e]
 
 
-def _bound(cond: Expr, domain: Parallel, step: Var, lets: dict[Var, Expr]) -> Expr | None:
+def _bound(cond: Expr, domain: Parallel, step: Var, lets: dict[Var, Expr], worst: bool) -> Expr | None:
     """For a condition that is linear in the step, with a factor that makes it false at some step: the first such step, for the
-    worst element of the tile."""
+    element of a warp group's 64 rows where it comes first (`worst`), or last."""
     if not isinstance(cond, Compare) or cond.op not in ("lt", "le", "gt", "ge") or cond.a.dtype != INT32:
         return None
     a, b = substitute(cond.a, lets), substitute(cond.b, lets)
@@ -303,7 +305,11 @@ def _bound(cond: Expr, domain: Parallel, step: Var, lets: dict[Var, Expr]) -> Ex
             factor = -c
         elif isinstance(term, Var) and term in domain.vars:
             extent = static(domain.extents[domain.vars.index(term)]) or 1
-            const += min(0, c * (extent - 1))
+            if term is domain.vars[0]:
+                extent = 64
+                rest = add(rest, Binary("mul", WARP_GROUP, Const(64 * c, INT32), INT32))
+            ends = (0, c * (extent - 1))
+            const += min(ends) if worst else max(ends)
         elif depends_on(term, (step, *domain.vars)) or any(isinstance(e, Load) for e in walk_expr(term)):
             return None
         else:

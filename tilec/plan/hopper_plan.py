@@ -18,6 +18,9 @@ from tilec.layout.fragment import FragmentLayout
 MULTIPROCESSORS = Var("multiprocessors", INT32, VarKind.EXTENT)
 """The multiprocessors of the device, as host expressions mention it."""
 
+WARP_GROUP = Var("warp_group", INT32, VarKind.THREAD)
+"""The number of a consumer, as expressions of a body that streams tiles mention it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:

@@ -5,7 +5,9 @@ does not depend on which m is subtracted, as long as all of P, l and O use the s
 So m may stay as it is while the new one is less than `slack` powers above: nothing overflows, r is 1, and O need not be scaled.
 Only rounding changes. Every statement that touches m, r, l or O must be one of these; otherwise nothing is done.
 
-    lagging(rows, late, epilogue, out, scores, probs) -> the rows with `m = old where (m - old) c < 8` added, and r
+For the same reason each thread can sum up its own part of a row, and the lanes of a row add theirs once, at the end.
+
+    lagging(prologue, rows, late, epilogue, out, scores, probs) -> the rows with `m = old where (m - old) c < 8` added, r and l
 """
 
 from __future__ import annotations
@@ -26,10 +28,15 @@ SLACK = {"exp2": 8.0, "exp": 5.5}
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """Row statements whose maximum lags; `factor` is what they scale the accumulator by: 1 in most steps."""
+    """Row statements whose maximum lags; `factor` is what they scale the accumulator by: 1 in most steps.
+
+    `row_sum` goes into `total` alone, and that is used by the epilogue alone, so both may be of a thread's own columns till then.
+    """
 
     rows: tuple[Stmt, ...]
     factor: Buffer
+    row_sum: Buffer
+    total: Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,9 @@ class _Softmax:
 
 
 def lagging(
-    rows: Sequence[Stmt], late: Sequence[Stmt], epilogue: Sequence[Stmt], scores: Buffer, probs: Buffer, out: Buffer
-) -> Lagging | None:
+    prologue: Sequence[Stmt], rows: Sequence[Stmt], late: Sequence[Stmt], epilogue: Sequence[Stmt],
+    scores: Buffer, probs: Buffer, out: Buffer,
+) -> Lagging | None:  # fmt: skip
     """The rows of an online softmax with a maximum that lags; None where they are anything else."""
     at = next((n for n, s in enumerate(rows) if _factor_of(s) is not None), None)
     found = None if at is None else _factor_of(rows[at])
@@ -59,9 +67,11 @@ def lagging(
     before = all(_before_factor(s, found, scores, owned) for s in rows[:at])
     after = all(_behind_factor(s, found, scores, row_sum, total) for s in rows[at + 1 :])
     scaled = all(_scales(s, out, found.factor) or _is_copy(s, scores, probs) for s in late)
-    if not (before and after and scaled and _settled(rows[:at], found, scores) and _normalised(epilogue, found, total, out)):
+    starts = [s for s in prologue if total in touched([s])[1]]
+    zero = len(starts) == 1 and isinstance(starts[0], Fill) and isinstance(starts[0].value, Const) and starts[0].value.value == 0
+    if not (zero and before and after and scaled and _settled(rows[:at], found, scores) and _normalised(epilogue, found, total, out)):
         return None
-    return Lagging((*rows[:at], _lag(found, rows[at]), *rows[at:]), found.factor)
+    return Lagging((*rows[:at], _lag(found, rows[at]), *rows[at:]), found.factor, row_sum, total)
 
 
 def _store(s: Stmt) -> tuple[Parallel, Store] | None:

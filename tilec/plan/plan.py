@@ -306,7 +306,7 @@ class Streamed:
     """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `hopper_attention`).
 
     Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores and
-    drops none while `var` is below `clean`; `rows` run under the second product of the step before, `late` behind it. `some`
+    drops none while `var` is below `clean`, and all from `dead` on: such steps are passed over; `rows` run under the second product of the step before, `late` behind it. `some`
     tells that every tile has a step. `fragments` are all of the
     consumers' registers, `setup` scalars, `prologue` what the consumers do before a tile's first step,
     `epilogue` what they do after its last.
@@ -328,6 +328,7 @@ class Streamed:
     stop: Expr
     some: bool
     clean: Expr | None
+    dead: Expr | None
     fragments: tuple[Buffer, ...]
     setup: PSeq
     prologue: PSeq
@@ -357,6 +358,15 @@ class WhenScaled:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinLanes:
+    """Every register of a float fragment becomes the sum of those of the lanes at the distances `lane_steps` (of exclusive-or)."""
+
+    buffer: Buffer
+    registers: int
+    lane_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BulkStore:
     """A fragment with the accumulator's map stored by the copy engine, its first element at `at` (innermost first).
 
@@ -377,6 +387,7 @@ PStmt: TypeAlias = (
     | Streamed
     | PackRegisters
     | WhenScaled
+    | JoinLanes
     | BulkStore
     | PScalar
     | PFor
