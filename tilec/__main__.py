@@ -21,6 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"tilec {__version__}")
         return OK
+    if args in (["--make-include"], ["--cmake-dir"]):
+        print(shipped(args[0]))
+        return OK
     gc.set_threshold(50_000)  # start-up makes many objects that live to the end: looking for dead ones costs 4 % of it
     try:
         from tilec import cli
@@ -36,6 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(report(fault, args), file=sys.stderr)
         return INTERNAL
+
+
+def shipped(option: str) -> str:
+    """Where the files for make and CMake lie; for make, as its include directive reads a name."""
+    from pathlib import Path
+
+    here = Path(__file__).resolve().parent
+    return str(here / "cmake") if option == "--cmake-dir" else str(here / "make" / "tilec.mk").replace(" ", "\\ ")
 
 
 if __name__ == "__main__":

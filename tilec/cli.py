@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tilec import __version__
+from tilec.version import __version__
 from tilec.diagnostics import CompileError, Diagnostic, Severity
 from tilec.options import OptionError
 
@@ -40,8 +40,22 @@ def run(args: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _completion(context: click.Context, option: click.Parameter, shell: str | None) -> None:
+    """Prints click's script for a shell: `eval "$(tilec --completion bash)"`, or a file that the shell reads when it starts."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell) if shell else None
+    if found is not None:
+        click.echo(found(main, {}, "tilec", "_TILEC_COMPLETE").source())
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, "-V", "--version", message="tilec %(version)s")
+@click.option("--make-include", is_flag=True, expose_value=False, is_eager=True, help="Print the makefile to include, and exit.")
+@click.option("--cmake-dir", is_flag=True, expose_value=False, is_eager=True, help="Print the folder for find_package(tilec), and exit.")
+@click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), expose_value=False, is_eager=True, callback=_completion,
+              help="Print a script that completes commands, options and files in this shell, and exit.")
 def main() -> None:
     """Turns tile kernels written in Python into plain, readable CUDA. The Python is read, never run."""
 
@@ -172,10 +186,12 @@ def _colour() -> bool:
 @click.option("--header", metavar="FILE", help="Also write a header with the prototypes of the launchers.")
 @click.option("--emit", "extra", default="", metavar="ir,plan,json", help="Also write the Tile IR, the plan, the manifest.")
 @click.option("--line-directives", is_flag=True, help="Map the CUDA code to the lines of the Python source (#line).")
-@click.option("-MD", "depfile", is_flag=True, help="Also write a dependency file for make.")
+@click.option("-MD", "depfile", is_flag=True, help="Also write a dependency file for make: modules, options, tilec itself.")
+@click.option("-MMD", "depfile_user", is_flag=True, help="The same without the files of tilec itself.")
 @click.option("-MF", "depfile_name", metavar="FILE", help="Name of the dependency file. [default: the output with .d]")
-@click.option("-MT", "depfile_target", metavar="TARGET", help="Target named in the dependency file. [default: the output]")
+@click.option("-MT", "depfile_targets", multiple=True, metavar="TARGET", help="Target named in it; may be repeated. [default: the outputs]")
 @click.option("-MP", "depfile_phony", is_flag=True, help="Add an empty rule for every imported module.")
+@click.option("-MA", "depfile_absolute", is_flag=True, help="Write absolute paths.")
 def compile_command(**given: Any) -> None:
     """Writes one CUDA file for the kernels of FILE."""
     from tilec import files
@@ -185,16 +201,13 @@ def compile_command(**given: Any) -> None:
     if unknown := [k for k in kinds if k not in ("ir", "plan", "json")]:
         raise OptionError(f"--emit {unknown[0]}: expected ir, plan or json")
     output = given["output"] or ("-" if session.file == "-" else f"{Path(session.file).stem}.cu")
-    if output == "-" and (kinds or given["header"] or (given["depfile"] and not given["depfile_name"])):
+    if output == "-" and (kinds or given["header"] or (_wants_depfile(given) and not given["depfile_name"])):
         raise OptionError("--emit, --header and -MD need a file name: give -o FILE")
     compiled = session.compile(session.options(given["line_directives"]))
-    texts = _beside(compiled, output, kinds)
+    texts = _depfile(given, compiled, session, output) if _wants_depfile(given) else {}  # first, so that make never finds it newer
+    texts |= _beside(compiled, output, kinds)
     if given["header"]:
         texts[given["header"]] = _header(compiled, session.file)
-    if given["depfile"]:
-        sources = [*compiled.module.sources, *session.option_files]
-        target = given["depfile_target"] or output
-        texts[given["depfile_name"] or str(Path(output).with_suffix(".d"))] = files.depfile(target, sources, given["depfile_phony"])
     if output == "-":
         sys.stdout.buffer.write(compiled.cu.encode())
         sys.stdout.flush()
@@ -204,6 +217,22 @@ def compile_command(**given: Any) -> None:
         files.write_all(texts)
     except OSError as fault:
         raise click.ClickException(f"cannot write {fault.filename2 or fault.filename}: {fault.strerror}") from None
+
+
+def _wants_depfile(given: dict[str, Any]) -> bool:
+    return bool(given["depfile"] or given["depfile_user"])
+
+
+def _depfile(given: dict[str, Any], compiled: Compiled, session: _Session, output: str) -> dict[str, str]:
+    """The dependency file by its name: everything that decided the output."""
+    from tilec import files
+
+    own = [] if given["depfile_user"] else files.own_files()
+    sources = [*compiled.module.sources, *session.option_files, *own]
+    targets = given["depfile_targets"] or [output, *([given["header"]] if given["header"] else [])]
+    if given["depfile_absolute"]:
+        sources = [str(Path(s).absolute()) for s in sources]
+    return {given["depfile_name"] or str(Path(output).with_suffix(".d")): files.depfile(targets, sources, given["depfile_phony"])}
 
 
 def _beside(compiled: Compiled, output: str, kinds: Sequence[str]) -> dict[str, str]:

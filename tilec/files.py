@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tilec import templates_dir
 
 
 def write_all(texts: Mapping[str, str]) -> None:
@@ -35,11 +38,12 @@ def write_all(texts: Mapping[str, str]) -> None:
                 draft.unlink()
 
 
-def depfile(target: str, sources: Sequence[str], phony: bool) -> str:
-    """A rule that makes `target` depend on `sources`; with `phony`, an empty rule for each source but the first, so that
+def depfile(targets: str | Sequence[str], sources: Sequence[str], phony: bool) -> str:
+    """A rule that makes each target depend on `sources`; with `phony`, an empty rule for each source but the first, so that
     make does not stop when one of them is deleted."""
     names = [quoted(s) for s in dict.fromkeys(sources)]
-    rule = " \\\n  ".join([f"{quoted(target)}:", *names]) + "\n"
+    left = " ".join(map(quoted, [targets] if isinstance(targets, str) else targets))
+    rule = " \\\n  ".join([f"{left}:", *names]) + "\n"
     return rule + "".join(f"\n{n}:\n" for n in names[1:] if phony)
 
 
@@ -47,6 +51,13 @@ def quoted(name: str) -> str:
     """A file name as make reads it in a rule: blanks, `#` and `$` are escaped, backslashes before a blank doubled."""
     escaped = re.sub(r"(\\*)([ \t])", r"\1\1\\\2", name)
     return escaped.replace("#", "\\#").replace("$", "$$")
+
+
+def own_files() -> list[str]:
+    """The files of tilec itself that decide an output: the modules loaded so far, and the templates."""
+    modules = (getattr(m, "__file__", None) for n, m in list(sys.modules.items()) if n.partition(".")[0] == "tilec")
+    templates = (str(f) for f in templates_dir.path().rglob("*") if f.suffix in (".jinja", ".cuh"))
+    return sorted({*filter(None, modules), *templates})
 
 
 def cache_dir() -> Path:

@@ -116,7 +116,7 @@ def architecture(text: str) -> Target:
 
 
 def from_project(source: str) -> tuple[dict[str, Any], str | None]:
-    """`[tool.tilec.define]` of the nearest pyproject.toml above a source file, and that file; nothing if there is none."""
+    """`[tool.tilec.define]` of the nearest pyproject.toml above a source file, and that file whether it has any; nothing without one."""
     folder = Path.cwd() if source == "-" else Path(source).absolute().parent
     for parent in (folder, *folder.parents):
         file = parent / "pyproject.toml"
@@ -131,7 +131,7 @@ def _project_defines(file: Path) -> tuple[dict[str, Any], str | None]:
     except (OSError, UnicodeDecodeError):
         return {}, None
     if "tool.tilec" not in text:
-        return {}, None
+        return {}, str(file)
     import tomllib
 
     try:
@@ -143,4 +143,4 @@ def _project_defines(file: Path) -> tuple[dict[str, Any], str | None]:
     values = table.get("define", {})
     if not isinstance(values, dict):
         raise OptionError(f"{file}: [tool.tilec.define] must be a table")
-    return values, str(file) if values else None
+    return values, str(file)

@@ -1,4 +1,4 @@
-// Calls the two generated kernels from plain C++ and checks a few results against the host.
+// Calls the generated kernels from plain C++ and from C and checks a few results against the host.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gemm.h"
+#include "norms.h"
 #include "saxpy.h"
 
 namespace {
@@ -67,10 +68,26 @@ int saxpy_errors(int n) {
   return errors;
 }
 
+int norms_errors(int m, int n) {
+  std::vector<float> x(m * n), want(m * n);
+  for (int i = 0; i < m; ++i) {
+    const float top = static_cast<float>(1 << i % 8);  // powers of two, so that every quotient is exact
+    for (int j = 0; j < n; ++j) x[i * n + j] = j == (i * 31) % n ? -top : value(i + j) / 4 * top / 2;
+    for (int j = 0; j < n; ++j) want[i * n + j] = x[i * n + j] / top;
+  }
+  float* device_x = to_device(x);
+  check(normalise_rows(device_x, to_device(std::vector<float>(m, NAN)), m, n, nullptr), "norms");
+  check(cudaDeviceSynchronize(), "norms");
+  const std::vector<float> got = to_host(device_x, m * n);
+  int errors = 0;
+  for (int i = 0; i < m * n; ++i) errors += got[i] != want[i];
+  return errors;
+}
+
 }  // namespace
 
 int main() {
-  const int errors = gemm_errors(256, 384, 96) + gemm_errors(130, 70, 45) + saxpy_errors(10000) + saxpy_errors(1);
+  const int errors = gemm_errors(256, 384, 96) + gemm_errors(130, 70, 45) + saxpy_errors(10000) + saxpy_errors(1) + norms_errors(33, 1000);
   std::printf("%d errors\n", errors);
   return errors != 0;
 }

@@ -66,7 +66,7 @@ def test_the_nearest_pyproject_gives_defaults(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.tilec.define]\nblock_M = 64\ndtype = 'float16'\n")
     assert from_project(str(tmp_path / "a" / "b" / "k.py")) == ({"block_M": 64, "dtype": "float16"}, str(tmp_path / "pyproject.toml"))
     (tmp_path / "a" / "pyproject.toml").write_text("[tool.black]\n")
-    assert from_project(str(tmp_path / "a" / "b" / "k.py")) == ({}, None)
+    assert from_project(str(tmp_path / "a" / "b" / "k.py")) == ({}, str(tmp_path / "a" / "pyproject.toml"))
 
 
 @pytest.mark.parametrize("text", ["[tool.tilec\n", "[tool.tilec]\narch = 'sm_90'\n", "[tool.tilec]\ndefine = 3\n"])

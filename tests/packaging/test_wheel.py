@@ -28,7 +28,7 @@ def test_what_is_inside(wheel: Path) -> None:
         metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
     templates = {str(p.relative_to(ROOT)) for p in (ROOT / "templates").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     assert {f"tilec/{t}" for t in templates} <= names
-    assert {"tilec/manifest.schema.json", "tilec/py.typed", "tilec/cli.py"} <= names
+    assert {"tilec/manifest.schema.json", "tilec/py.typed", "tilec/cli.py", "tilec/make/tilec.mk", "tilec/cmake/tilecConfig.cmake"} <= names
     assert not [n for n in names if "__pycache__" in n or n.startswith(("tests", "samples", "benchmarks"))]
     needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert sorted(n.split()[1].split(">")[0] for n in needs) == ["click", "jinja2", "libcst"]

@@ -72,21 +72,3 @@ def test_nvcc_takes_every_sample(name: str, tmp_path: Path) -> None:
     for command in ([*nvcc, "-arch=sm_80", "-c", "k.cu", "-o", "k.o"], [*nvcc, "-c", "use.cpp", "-o", "use.o"]):
         built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout + built.stderr
-
-
-@needs_nvcc
-def test_the_cpp_project_builds_and_follows_its_modules(tmp_path: Path) -> None:
-    """make links the program; touching a Python module that the kernels import makes it build again, and nothing else does."""
-    for file in (SAMPLES / "cpp_project").iterdir():
-        if file.is_file():
-            (tmp_path / file.name).write_text(file.read_text())
-    make = ["make", f"TILEC={sys.executable} -m tilec"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    first = subprocess.run(make, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stdout + first.stderr
-    assert os.access(tmp_path / "program", os.X_OK)
-    asked = [*make, "-q"]
-    assert subprocess.run(asked, cwd=tmp_path, env=env, capture_output=True, check=False).returncode == 0
-    newer = (tmp_path / "program").stat().st_mtime + 5
-    os.utime(tmp_path / "tiles.py", (newer, newer))
-    assert subprocess.run(asked, cwd=tmp_path, env=env, capture_output=True, check=False).returncode == 1

@@ -1,0 +1,12 @@
+# The version of the tilec that this file came with; versions with the same first two numbers fit.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../version.py" _tilec_line REGEX "^__version__")
+string(REGEX REPLACE ".*\"(.*)\".*" "\\1" PACKAGE_VERSION "${_tilec_line}")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _tilec_minor "${PACKAGE_VERSION}")
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION OR PACKAGE_FIND_VERSION VERSION_LESS _tilec_minor)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
