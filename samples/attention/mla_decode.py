@@ -10,7 +10,7 @@ import tilelang.language as T
 
 
 @tilelang.jit(out_idx=[-1])
-def mla_decode(batch, heads, seq, latent, rope, block_h=64, block_n=32, stages=2, threads=128):
+def mla_decode(batch, heads, seq, latent, rope, block_h=64, block_n=32, stages=2, threads=256):
     scale = (1.0 / (latent + rope)) ** 0.5 * 1.44269504
     dtype, accum = "bfloat16", "float32"
 

@@ -7,7 +7,7 @@ index expressions that go into them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from tilec.analysis.facts import Facts
@@ -20,7 +20,7 @@ from tilec.emit.hopper_attention import join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling, conjuncts
-from tilec.emit.pipeline import GemmInPipeline, PipelineText, pipeline_text
+from tilec.emit.pipeline import GemmInPipeline, PipelineText, late_text, pipeline_text
 from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
 from tilec.emit.rows import rows_text
@@ -36,6 +36,7 @@ from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
     BulkStore,
+    Fetch,
     FillRegisters,
     JoinLanes,
     Leaf,
@@ -68,6 +69,7 @@ class BodyWriter:
     operands: set[object] = field(default_factory=set)
     maps: Mapping[TensorMap, str] = field(default_factory=dict)
     _last: tuple[str, int] = ("", 0)
+    _late: str = ""  # the copies that the pipeline around issues in the middle of its step
 
     def sequence(self, seq: PSeq, facts: Facts) -> str:
         """Statements in order, without declarations that none of them uses."""
@@ -138,6 +140,8 @@ class BodyWriter:
                 return reduce_text(self.spell, s, facts, self.threads)
             case PBarrier():
                 return self.barrier(s, facts)
+            case Fetch():
+                return self._late
             case Pipeline():
                 return self.pipeline(s, facts)
             case BulkStore():
@@ -304,15 +308,16 @@ class BodyWriter:
             setup: list[str] = []
             running = facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))
             producers = tuple(self.producer(x, s, running, setup) for x in s.producers.body)
-            consumers: str | GemmInPipeline
+            late = tuple(n for x in s.consumers.body if isinstance(x, Fetch) for n in x.producers)
+            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", "\n".join(setup), late)
+            around, self._late = self._late, late_text(render, text) if late else ""
             product = _only_gemm(s.consumers) if s.prefetch_registers else None
             if product is None:
-                consumers = self.sequence(s.consumers, inner)
+                text = replace(text, consumers=self.sequence(s.consumers, inner))
             else:
-                consumers = self.in_pipeline(product, s.consumers, inner)
-        return pipeline_text(
-            render, spell.need, PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, consumers, "\n".join(setup))
-        )  # fmt: skip
+                text = replace(text, consumers=self.in_pipeline(product, s.consumers, inner))
+            self._late = around
+        return pipeline_text(render, spell.need, text)
 
     def producer(self, s: PStmt, loop: Pipeline, facts: Facts, setup: list[str]) -> tuple[str, str]:
         """The function that copies one tile, and its body under its source line; `setup` collects the pointers it advances."""

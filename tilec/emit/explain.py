@@ -22,7 +22,7 @@ from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import (
-    AsyncCopy, BulkStore, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PSeq, PStmt,
+    AsyncCopy, BulkStore, Fetch, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PSeq, PStmt,
     PWhile, Registers, SharedTile, Stepped, TileLoop, Variant, WarpSpecialized,
 )  # fmt: skip
 from tilec.targets import Target
@@ -215,6 +215,8 @@ def _simple(s: PStmt) -> Iterator[str]:
             steps = f"shuffles over {', '.join(map(str, s.lane_steps))}" if s.lane_steps else "no shuffles"
             across = " and shared memory" if s.scratch is not None else ""
             yield f"reduce {s.src.name} -> {s.dst.name} ({s.op}) in registers, {steps}{across}"
+        case Fetch(numbers):
+            yield f"copies for a later step: number {', '.join(str(n + 1) for n in numbers)}"
         case PBarrier():
             yield f"barrier{f' ({s.why})' if s.why else ''}"
         case _:

@@ -43,7 +43,8 @@ class PipelineText:
 
     `var` counts from `start` to `stop`; `trips` is their distance when it is known. `producers` are pairs of a function name
     and its body, called once a step and in the order of the steps; `setup` is text in front of them (pointers they advance);
-    `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async.
+    `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async. Producers of
+    the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step.
     """
 
     var: str
@@ -55,6 +56,7 @@ class PipelineText:
     producers: tuple[tuple[str, str], ...]
     consumers: str | GemmInPipeline
     setup: str = ""
+    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,20 @@ def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
         consumers = lines(g.before, gemm_text(render, need, g.plan, g.a("stage"), g.b("stage"), g.c, g.clear))
     if p.stages <= 1:
         return render("pipeline/single.cu.jinja", p=copies, producers=producers, consumers=consumers)
-    fill, fetch = _fill_and_fetch(render, copies)
+    fill, fetch = _fill_and_fetch(render, copies, p.late)
     return render("pipeline/multistage.cu.jinja", p=copies, producers=producers, fill=fill, fetch=fetch, consumers=consumers)
 
 
-def _fill_and_fetch(render: Render, copies: _Copies) -> tuple[str, str]:
-    """The copies in front of the loop and those of a step."""
-    return render("pipeline/fill.cu.jinja", p=copies), render("pipeline/fetch.cu.jinja", p=copies)
+def late_text(render: Render, p: PipelineText) -> str:
+    """The calls of the producers that are `late`, which end the copies of a step."""
+    called = tuple(name for n, (name, _) in enumerate(p.producers) if n in p.late)
+    return render("pipeline/fetch.cu.jinja", p=_copies(p), called=called, ends=True)
+
+
+def _fill_and_fetch(render: Render, copies: _Copies, late: tuple[int, ...] = ()) -> tuple[str, str]:
+    """The copies in front of the loop and those at the start of a step."""
+    called = tuple(name for n, (name, _) in enumerate(copies.producers) if n not in late)
+    return render("pipeline/fill.cu.jinja", p=copies), render("pipeline/fetch.cu.jinja", p=copies, called=called, ends=not late)
 
 
 def _copies(p: PipelineText) -> _Copies:

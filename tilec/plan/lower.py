@@ -54,6 +54,7 @@ from tilec.plan.access import (
 )  # fmt: skip
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
+from tilec.plan.fetches import spread_fetches
 from tilec.plan.fragments import domain, domain_layout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
@@ -249,6 +250,7 @@ class Lowering:
         self.loops += 1
         consumers = self.sequence(rest, inner, True)
         self.loops -= 1
+        consumers = spread_fetches(copies, consumers)
         return Pipeline(
             s.var, s.start, s.stop, stages, versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, versioned), asynchronous, s.span, ahead
         )

@@ -267,6 +267,13 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Inside the consumers of a pipeline: here the producers of these numbers copy for a later step, not at its start."""
+
+    producers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """Marks the statement of the author that the planned statements inside do: becomes a source comment."""
 
@@ -400,6 +407,7 @@ PStmt: TypeAlias = (
     | PReduce
     | PBarrier
     | Pipeline
+    | Fetch
     | Stepped
 )
 

@@ -1,0 +1,36 @@
+"""Where in a step of a pipeline the copies for later steps are issued.
+
+At the start of the step, by default. A step of several products has better places: copies issued together keep the first
+product waiting for their addresses, and those are held in registers side by side. So the tiles that the first product reads
+are fetched in front of the last one, all others at the start.
+
+    K -> gemm 1, V -> gemm 2:   fetch V; gemm 1; softmax; fetch K; gemm 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilec.ir.tile import Copy
+from tilec.ir.visit import storage
+from tilec.plan.plan import Fetch, PGemm, PSeq, PStmt, Stepped
+
+
+def spread_fetches(copies: Sequence[Copy], consumers: PSeq) -> PSeq:
+    """`consumers` with a `Fetch` for those of `copies` (the producers, in their order) that need not be issued at the start."""
+    products = [(n, g) for n, s in enumerate(consumers.body) for g in _products(s)]
+    if len(products) < 2:
+        return consumers
+    first = products[0][1]
+    tiles = {storage(first.a.buffer), storage(first.b.buffer)}
+    late = tuple(n for n, c in enumerate(copies) if storage(c.dst.buffer) in tiles)
+    if len(late) in (0, len(copies)):
+        return consumers
+    at = products[-1][0]
+    return PSeq((*consumers.body[:at], Fetch(late), *consumers.body[at:]))
+
+
+def _products(s: PStmt) -> list[PGemm]:
+    """The products that a statement of a step consists of, those inside branches and loops left out."""
+    inside = s.body.body if isinstance(s, Stepped) else (s,)
+    return [x for x in inside if isinstance(x, PGemm)]
