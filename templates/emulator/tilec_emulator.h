@@ -195,6 +195,11 @@ __device__ __forceinline__ bool all_sync(bool v, TILEC_SITE) { return __all_sync
 // ---- twins of ../prelude/sync.cuh -------------------------------------------------------------------------------
 __device__ __forceinline__ void block_sync(TILEC_SITE) { tilec_block_barrier(tilec_line); }
 __device__ __forceinline__ void warp_sync(TILEC_SITE) { tilec_warp_barrier(0xffffffffu, tilec_line); }
+__device__ __forceinline__ void grid_sync(unsigned* arrived, TILEC_SITE) {
+  tilec_block_barrier(tilec_line);
+  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) tilec_grid_barrier(arrived, tilec_line);
+  tilec_block_barrier(tilec_line);
+}
 template <int id>
 __device__ __forceinline__ void barrier_sync(int count, TILEC_SITE) {
   tilec_named_barrier(id, count, true, tilec_line);

@@ -41,6 +41,7 @@ void tilec_named_barrier(int id, int count, bool wait, int line);
 void tilec_copy_unchecked(void* dst, const void* src, unsigned long bytes);
 void tilec_yield();
 unsigned tilec_active_lanes();
+void tilec_grid_barrier(unsigned* arrived, int line);
 [[noreturn]] void tilec_trap(const char* what, int line);
 int printf(const char* format, ...);
 void* memcpy(void* dst, const void* src, unsigned long bytes) noexcept;

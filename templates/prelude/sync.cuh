@@ -29,3 +29,20 @@ __device__ __forceinline__ void barrier_sync_at(int id, int count) { asm volatil
 //@ barrier_arrive_at
 // Counts as come at the barrier of that number without waiting.
 __device__ __forceinline__ void barrier_arrive_at(int id, int count) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory"); }
+
+//@ grid_sync
+// Waits for all threads of all blocks of a cooperative launch; *arrived, 0 at the start, counts the blocks that have come.
+__device__ __forceinline__ void grid_sync(unsigned* arrived) {
+  __syncthreads();
+  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+    const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
+    __threadfence();
+    const unsigned wanted = (atomicAdd(arrived, 1u) / blocks + 1) * blocks;
+    unsigned seen;
+    do {
+      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
+    } while (seen < wanted);
+    __threadfence();
+  }
+  __syncthreads();
+}

@@ -75,3 +75,45 @@ def f(A: T.Tensor((8,), "int32")):
         s[0] = 1
 """
     assert refused(text).code == "TL0309"
+
+
+GRID = """
+@T.prim_func
+def ring(A: T.Tensor((G, 32), "int32"), O: T.Tensor((G, 32), "int32"), S: T.Tensor((1,), "int32")):
+    with T.Kernel(G, threads=32) as b:
+        tx = T.get_thread_binding()
+        turn = T.alloc_global((G, 32), "int32")
+        turn[b, tx] = A[b, tx] + 1
+        T.sync_grid()
+        for step in T.serial(3):
+            x = turn[(b + 1) % G, 31 - tx]
+            T.sync_grid()
+            turn[b, tx] = x * 2
+            T.sync_grid()
+        O[b, tx] = turn[b, tx]
+        if tx == 0:
+            T.atomic_add(S[0], O[b, 0])
+"""
+
+
+def test_blocks_wait_for_each_other():
+    for blocks in (1, 5):
+        a = np.random.default_rng().integers(-99, 99, (blocks, 32)).astype(np.int32)
+        turn = a + 1
+        for _ in range(3):
+            turn = np.roll(turn, -1, 0)[:, ::-1] * 2
+        values = {"A": a, "O": poison((blocks, 32), np.int32), "S": np.zeros(1, np.int32)}
+        done = check(f"G = {blocks}\n" + GRID, values, {"O": turn, "S": [turn[:, 0].sum()]})
+        assert "cudaLaunchAttributeCooperative" in done.cu and "cudaMemsetAsync(workspace, 0" in done.cu
+
+
+def test_what_goes_wrong_between_waiting_blocks_is_reported():
+    from tests.compiling import compile_text
+    from tests.features.kit import HEAD
+    from tilec import emulator
+
+    beyond = "s = T.alloc_shared((4,), 'int32')\n        s[tx] = 1\n        O[b, tx] = s[0]"
+    compiled = compile_text(HEAD + "G = 3\n" + GRID.replace("O[b, tx] = turn[b, tx]", beyond))
+    values = {"A": np.zeros((3, 32), np.int32), "O": np.zeros((3, 32), np.int32), "S": np.zeros(1, np.int32)}
+    outcome = emulator.build(compiled.cu).run("ring_launch", values)
+    assert outcome.status == "overrun" and "shared" in outcome.message

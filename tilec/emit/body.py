@@ -266,6 +266,9 @@ class BodyWriter:
                 return "__syncthreads();"
 
     # ---- products and pipelines ------------------------------------------------------------------------------------
+            case "grid":
+                self.spell.need("grid_sync")
+                return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
 
     def operand(self, region: Region, facts: Facts) -> Operand:
         """Where a GEMM finds an operand."""

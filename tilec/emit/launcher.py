@@ -100,6 +100,7 @@ class Grid:
     block: str
     shared_bytes: str
     raises_shared_limit: bool
+    cooperative: bool = False
     special: tuple[Special, ...] = ()
 
     @property
@@ -173,7 +174,7 @@ def launcher_text(render: Render, plan: Plan) -> str:
         "launcher.cu.jinja",
         symbol=plan.symbol, summary=_summary(plan, sign), parameters=sign.parameters, arguments=sign.arguments,
         workspace_parameters=sign.workspace_parameters.replace("void", ""), workspace=_workspace(plan, sign),
-        helpers=_helpers(writer), checks=checks, launches=grids,
+        helpers=_helpers(writer), checks=checks, launches=grids, zeroed=plan.scratch.zeroed,
     ).lstrip("\n")  # fmt: skip
 
 
@@ -248,6 +249,7 @@ def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | N
         block=", ".join(map(str, grid.threads)),
         shared_bytes=str(shared.pop()) if len(shared) == 1 else "shared_bytes",
         raises_shared_limit=any(c.shared_bytes > PLAIN_SHARED_BYTES for c in choices),
+        cooperative=grid.cooperative,
         special=tuple(_special(v, writer, names) for v in grid.variants if v.tensor_maps),
     )
 

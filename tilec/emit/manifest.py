@@ -93,7 +93,8 @@ def _param(plan: Plan, p: Param) -> Json:
 
 
 def _launch(plan: Plan, grid: LaunchPlan, args: Sequence[str]) -> Json:
-    return {"variants": [_variant(plan, grid, v, args) for v in grid.variants]}
+    out: Json = {"variants": [_variant(plan, grid, v, args) for v in grid.variants]}
+    return {**out, "cooperative": True} if grid.cooperative else out
 
 
 def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]) -> Json:

@@ -14,7 +14,7 @@ from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Barrier, Copy, Evaluate, For, Print, Seq, Stmt, Trap
 from tilec.language.access import as_expr
 from tilec.language.arith import truth
-from tilec.language.bind import Entry, ignored, refused, works
+from tilec.language.bind import Entry, ignored, works
 from tilec.language.builder import Builder
 from tilec.language.context import in_kernel, tile_statement
 from tilec.language.regions import region
@@ -49,6 +49,12 @@ def _named(b: Builder, kind: str, barrier_id: Any, count: Any) -> None:
     if isinstance(whole, Const) and not (0 < int(whole.value) <= 1024 and int(whole.value) % 32 == 0):
         raise b.error("TL0206", f"a numbered barrier counts whole warps, up to 1024 threads, got {whole.value}")
     b.emit(Barrier(kind, number, whole, b.span))
+
+
+def sync_grid(b: Builder) -> None:
+    """Waits for all threads of all blocks: the launch is cooperative, so all of its blocks must fit on the device at once."""
+    _outside_parallel(b, "sync_grid")
+    b.emit(Barrier("grid", span=b.span))
 
 
 def sync_warp(b: Builder, mask: Any = None) -> None:
@@ -126,5 +132,5 @@ ENTRIES: tuple[Entry, ...] = (
     + ignored(assume, host=True)
     + works(print_)
     + works(evaluate)
-    + refused("split the kernel into two launches", "sync_grid", "sync_global")
+    + works(sync_grid, "sync_global")
 )

@@ -457,6 +457,7 @@ class HostCheck:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one kernel will be done on one target."""
+    cooperative: bool = False  # blocks wait for each other
 
     kernel: Kernel
     symbol: str  # as spelled in CUDA
@@ -470,4 +471,4 @@ class Plan:
     notes: tuple[Diagnostic, ...] = ()
     checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    scratch: Workspace = Workspace()
+    scratch: Workspace = field(default_factory=Workspace)

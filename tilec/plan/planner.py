@@ -14,7 +14,7 @@ from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, For, Gemm, Stmt
+from tilec.ir.tile import Alloc, Barrier, For, Gemm, Stmt
 from tilec.ir.visit import buffers_of, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
@@ -28,6 +28,7 @@ from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
+from tilec.plan.raster import panel_rows
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
@@ -36,7 +37,6 @@ from tilec.plan.workspace import place_workspace
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
-RASTER_PANEL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
-    has_gemm = any(isinstance(s, Gemm) for s in walk_stmt(launch.body))
-    panel = launch.panel or (RASTER_PANEL if has_gemm and len(launch.grid) >= 2 and options.opt_level >= 2 else 0)
-    return LaunchPlan(launch, grid, threads, tuple(variants), panel)
+    panel = panel_rows(launch) if options.opt_level >= 2 else launch.panel
+    together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
+    return LaunchPlan(launch, grid, threads, tuple(variants), panel, together)
 
 
 def _ieee(kernel: Kernel, options: PlanOptions) -> bool:
@@ -260,6 +260,5 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
 def _registers(legal: Legal) -> int:
     """Registers a thread is expected to need: its fragments, what the largest product takes besides its accumulator, addresses."""
     tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
-    return tiles + max((g.registers for g in legal.gemms.values()), default=0) + 24
-
-
+    beside = [g.registers - -(-g.c_layout.registers * g.op.c_dtype.bytes // 4) for g in legal.gemms.values()]
+    return tiles + max(beside, default=24)

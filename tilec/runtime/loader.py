@@ -36,7 +36,9 @@ class Module:
         self.exact = {v["arch"] for v in variants if v["tensor_maps"]}
         if self.exact:
             self.exact &= {f"sm_{cupy.cuda.Device().compute_capability}a"}
-        self.raw = cupy.RawModule(code=cu, options=("-std=c++17", *(f"-arch={a}" for a in self.exact), *options))
+        together = any(launch.get("cooperative") for k in manifest["kernels"] for launch in k["launches"])
+        flags = ("-std=c++17", *(f"-arch={a}" for a in self.exact), *options)
+        self.raw = cupy.RawModule(code=cu, options=flags, **({"enable_cooperative_groups": True} if together else {}))
         self.manifest = manifest
 
     def kernel(self, symbol: str) -> Kernel:

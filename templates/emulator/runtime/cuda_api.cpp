@@ -62,7 +62,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
   if (callable == nullptr) return cudaErrorInvalidDeviceFunction;
   const cudaError_t error = check_launch(*config, kernel);
   if (error != cudaSuccess) return error;
-  run_grid(config->gridDim, config->blockDim, static_cast<long>(config->dynamicSmemBytes), *callable, arguments);
+  bool cooperative = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    cooperative |= config->attrs[i].id == cudaLaunchAttributeCooperative && config->attrs[i].val.cooperative != 0;
+  run_grid(config->gridDim, config->blockDim, static_cast<long>(config->dynamicSmemBytes), *callable, arguments, cooperative);
   return cudaSuccess;
 }
 

@@ -40,6 +40,13 @@ char* reserve(size_t bytes) {
   return static_cast<char*>(p);
 }
 
+// Arrays: the blocks of a cooperative launch are processes that share them.
+char* reserve_array(size_t bytes) {
+  void* const p = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) fail("fault", 0, format("out of memory for %zu bytes", bytes));
+  return static_cast<char*>(p);
+}
+
 char* reserve_in_arena(size_t bytes) {
   if (arena_begin == nullptr) arena_begin = reserve(arena_bytes);
   if (arena_used + bytes > arena_bytes) fail("fault", 0, "too many shared tiles to keep apart");
@@ -96,7 +103,7 @@ char* arena_begin = nullptr;
 
 Region& add_array(const std::string& name, const std::string& shape, size_t bytes, size_t alignment) {
   const size_t length = round_up(bytes, alignment);
-  Region& region = map_region(page, length, 0, array_fence, reserve);
+  Region& region = map_region(page, length, 0, array_fence, reserve_array);
   region.name = name;
   region.shape = shape;
   region.bytes = bytes;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,9 @@ extern Thread* current;  // null between threads
 extern int live_threads;
 
 // Runs `call(address, arguments)` in every thread of every block of the grid.
-void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments);
+void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative);
+// Runs blocks that may wait for each other; `run` executes one of them.
+void run_together(uint64_t blocks, const std::function<void(uint64_t)>& run);
 void block_thread();  // gives up the processor until the thread is ready again
 void collective(Collective what, int kind, unsigned mask, void* argument, int line);
 void run_collective(const Thread& representative, Warp& warp, unsigned lanes, int first_thread);

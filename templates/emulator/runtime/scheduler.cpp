@@ -169,7 +169,7 @@ uint64_t random_bits() {  // splitmix64
 
 int random_below(int n) { return static_cast<int>((random_bits() >> 33) % static_cast<uint64_t>(n)); }
 
-void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments) {
+void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative) {
   gridDim = grid;
   blockDim = block;
   running_kernel = &kernel;
@@ -181,11 +181,13 @@ void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& ke
   // Seed 0 takes the blocks in order, others start somewhere and go backwards or forwards from there.
   const uint64_t first = settings.seed == 0 ? 0 : random_bits() % total;
   const bool backwards = settings.seed != 0 && random_below(2) == 0;
-  for (uint64_t i = 0; i < total; ++i) {
+  const auto run = [&](uint64_t i) {
     const uint64_t b = ((backwards ? total - 1 - i : i) + first) % total;
     blockIdx = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y), static_cast<unsigned>(b / grid.x / grid.y)};
     run_block(count, shared_bytes);
-  }
+  };
+  if (cooperative) return run_together(total, run);
+  for (uint64_t i = 0; i < total; ++i) run(i);
 }
 
 void block_thread() {
