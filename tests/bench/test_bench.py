@@ -259,6 +259,17 @@ def test_checks_only_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["bench", str(GEMM), "--device", "cpu", "--json", "--csv"]) == 2
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--completion", shell]) == 0
+    assert f"_TILEC_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_what_completion_completes(tmp_path: Path) -> None:
+    done = tilec(cwd=tmp_path, COMP_WORDS="tilec be", COMP_CWORD="1", _TILEC_COMPLETE="bash_complete")
+    assert done.stdout == "plain,bench\n"
+
+
 def test_progress_is_one_line_on_a_terminal_and_rare_in_a_log() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
