@@ -262,13 +262,13 @@ class BodyWriter:
                 number, count = self.spell.expr(s.id, facts), self.spell.expr(s.count, facts)
                 self.spell.need(call if isinstance(s.id, Const) else f"{call}_at")
                 return f"{call}<{number}>({count});" if isinstance(s.id, Const) else f"{call}_at({number}, {count});"
+            case "grid":
+                self.spell.need("grid_sync")
+                return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
             case _:
                 return "__syncthreads();"
 
     # ---- products and pipelines ------------------------------------------------------------------------------------
-            case "grid":
-                self.spell.need("grid_sync")
-                return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
 
     def operand(self, region: Region, facts: Facts) -> Operand:
         """Where a GEMM finds an operand."""

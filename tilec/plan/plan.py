@@ -443,6 +443,7 @@ class LaunchPlan:
     threads: tuple[int, int, int]
     variants: tuple[Variant, ...]
     panel: int = 0  # blocks are renumbered in panels of this many rows; 0: as the hardware counts
+    cooperative: bool = False  # blocks wait for each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +458,6 @@ class HostCheck:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How one kernel will be done on one target."""
-    cooperative: bool = False  # blocks wait for each other
 
     kernel: Kernel
     symbol: str  # as spelled in CUDA
