@@ -57,7 +57,12 @@ def _completion(context: click.Context, option: click.Parameter, shell: str | No
 @click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), expose_value=False, is_eager=True, callback=_completion,
               help="Print a script that completes commands, options and files in this shell, and exit.")
 def main() -> None:
-    """Turns tile kernels written in Python into plain, readable CUDA. The Python is read, never run."""
+    """Turns tile kernels written in Python into plain, readable CUDA. The Python is read, never run.
+
+    \b
+    tilec compile gemm.py -o gemm.cu     the CUDA file
+    tilec COMMAND --help                 more, with examples
+    """
 
 
 # ---- options that several commands share
@@ -193,7 +198,12 @@ def _colour() -> bool:
 @click.option("-MP", "depfile_phony", is_flag=True, help="Add an empty rule for every imported module.")
 @click.option("-MA", "depfile_absolute", is_flag=True, help="Write absolute paths.")
 def compile_command(**given: Any) -> None:
-    """Writes one CUDA file for the kernels of FILE."""
+    """Writes one CUDA file for the kernels of FILE.
+
+    \b
+    tilec compile gemm.py -o gemm.cu --header gemm.h
+    tilec compile gemm.py -D M=4096 -D dtype=bfloat16 --arch sm_90a
+    """
     from tilec import files
 
     session = _Session(given)
@@ -267,7 +277,11 @@ def _header(compiled: Compiled, source: str) -> str:
 @main.command()
 @_source_options
 def check(**given: Any) -> None:
-    """Reads, plans and checks FILE; writes nothing."""
+    """Reads, plans and checks FILE; writes nothing.
+
+    \b
+    tilec check gemm.py -Werror
+    """
     session = _Session(given)
     compiled = session.compile(session.options())
     if session.verbose:
@@ -277,7 +291,12 @@ def check(**given: Any) -> None:
 @main.command()
 @_source_options
 def explain(**given: Any) -> None:
-    """Tells the plan of the one kernel in FILE, or what an error code such as TL0312 means."""
+    """Tells the plan of the one kernel in FILE, or what an error code means.
+
+    \b
+    tilec explain gemm.py -D M=4096
+    tilec explain TL0312
+    """
     from tilec.diagnostics.codes import CODES
 
     file = given["file"]
@@ -314,7 +333,12 @@ def _only(compiled: Compiled, session: _Session) -> None:
 @click.option("--timeout", type=click.IntRange(1), default=60, show_default=True, metavar="SECONDS", help="CPU: longest time of a run.")
 @click.option("--no-check", is_flag=True, help="Do not compare with the reference.")
 def run_command(**given: Any) -> int:
-    """Runs the generated code of the one kernel in FILE and compares the result with the reference."""
+    """Runs the generated code of the one kernel in FILE and compares the result with the reference.
+
+    \b
+    tilec run gemm.py -D M=256 -D N=256 -D K=128 --seed 7
+    tilec run gemm.py --device cuda --in A=a.npy --in B=b.npy --out C=c.npy
+    """
     session = _Session(given)
     options = session.options()
     compiled = session.compile(options)
@@ -424,3 +448,21 @@ def tune(**given: Any) -> int:
     session = _Session(given)
     options = session.options()
     return report.finish(lambda: command.run(given, options, session.compile), click.echo)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Tell only what is missing.")
+def doctor(as_json: bool, quiet: bool) -> int:
+    """Says what this machine has, and what to install for what is missing: exit code 3 if anything is.
+
+    \b
+    tilec doctor
+    """
+    import json
+
+    from tilec.runtime import doctor as examiner
+
+    found = examiner.examine()
+    click.echo(json.dumps(found.as_json(), indent=1) if as_json else "\n".join(examiner.lines(found, quiet)))
+    return found.exit_code

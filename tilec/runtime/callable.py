@@ -335,14 +335,14 @@ def compile_kernel(path: str | Path, options: Mapping[str, Any], defines: Mappin
     return of_text(compiled.cu, file, outputs=options["outputs"])
 
 
-def this_arch() -> str:
-    """The newest architecture that tilec writes for and the current GPU runs; sm_80 without a GPU."""
+def this_arch(device: int | None = None) -> str:
+    """The newest architecture that tilec writes for and a GPU runs, by default the current one; sm_80 without a GPU."""
     from tilec.runtime.request import MissingError
     from tilec.targets import ALL
 
     try:
         gpu = driver()
-        capability = gpu.capability(gpu.current_device())
+        capability = gpu.capability(gpu.current_device() if device is None else device)
     except MissingError:
         return "sm_80"
     return next((t.name for t in reversed(ALL) if arguments.runs_on(t.name, capability)), "sm_80")
