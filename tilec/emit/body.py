@@ -24,6 +24,7 @@ from tilec.emit.pipeline import GemmInPipeline, PipelineText, late_text, pipelin
 from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
 from tilec.emit.rows import rows_text
+from tilec.emit.scans import scan_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
 from tilec.emit.unused import without_unused
 from tilec.ir.dtypes import INT32
@@ -48,6 +49,7 @@ from tilec.plan.plan import (
     Pipeline,
     PReduce,
     PScalar,
+    PScan,
     PSeq,
     PStmt,
     PWhile,
@@ -99,7 +101,7 @@ class BodyWriter:
 
     def statement(self, s: PStmt, facts: Facts) -> str:
         """One statement; what it declares in braces of its own is forgotten behind it."""
-        if isinstance(s, TileLoop | AsyncCopy | FillRegisters | PReduce | PFor | PWhile | Pipeline):
+        if isinstance(s, TileLoop | AsyncCopy | FillRegisters | PReduce | PScan | PFor | PWhile | Pipeline):
             with self.spell.scope():
                 return self._statement(s, facts)
         return self._statement(s, facts)
@@ -138,6 +140,8 @@ class BodyWriter:
                 return self.gemm(s, facts)
             case PReduce():
                 return reduce_text(self.spell, s, facts, self.threads)
+            case PScan():
+                return scan_text(self.spell, s, facts, self.threads)
             case PBarrier():
                 return self.barrier(s, facts)
             case Fetch():

@@ -22,7 +22,7 @@ from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import (
-    AsyncCopy, BulkStore, Fetch, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PSeq, PStmt,
+    AsyncCopy, BulkStore, Fetch, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt,
     PWhile, Registers, SharedTile, Stepped, TileLoop, Variant, WarpSpecialized,
 )  # fmt: skip
 from tilec.targets import Target
@@ -217,6 +217,9 @@ def _simple(s: PStmt) -> Iterator[str]:
             yield f"reduce {s.src.name} -> {s.dst.name} ({s.op}) in registers, {steps}{across}"
         case Fetch(numbers):
             yield f"copies for a later step: number {', '.join(str(n + 1) for n in numbers)}"
+        case PScan():
+            across = " and shared memory" if s.scratch is not None else ""
+            yield f"scan {s.buffer.name} ({s.op}) in registers, shuffles{across}"
         case PBarrier():
             yield f"barrier{f' ({s.why})' if s.why else ''}"
         case _:

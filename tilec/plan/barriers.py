@@ -24,6 +24,7 @@ from tilec.plan.plan import (
     Pipeline,
     PReduce,
     PScalar,
+    PScan,
     PSeq,
     PStmt,
     PWhile,
@@ -117,7 +118,7 @@ class _Walk:
                 case PGemm():
                     read(s.clear, *(e for r in (s.a, s.b, s.c) for e in r.starts))
                     reads.update(storage(r.buffer) for r in (s.a, s.b, s.c))
-                case PReduce():
+                case PReduce() | PScan():
                     writes.update(() if s.scratch is None else (s.scratch,))
                 case Pipeline():
                     read(s.start, s.stop)
@@ -156,7 +157,7 @@ class _Walk:
             case PBarrier(kind):
                 ordered = uniform if kind in ("block", "grid") else kind == "named" and not uniform  # where threads part, the author orders them
                 return [s], Pending() if ordered else pending
-            case PReduce() if s.scratch is not None:
+            case (PReduce() | PScan()) if s.scratch is not None:
                 touched = self.effects(s)
                 out = self.wait(pending.clashes(touched), uniform, s)
                 return [*out, s], Pending(touched.writes)  # its own barrier orders all that came before

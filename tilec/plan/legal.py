@@ -26,6 +26,7 @@ from tilec.plan.fragments import domain, domain_layout, infer, propagate
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.instructions import choose
 from tilec.plan.policies import policies
+from tilec.plan.scans import scan_layout
 from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.targets import Target
 
@@ -92,6 +93,7 @@ def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mappin
     for _ in range(64):
         stage = _Stage(threads, target, ieee)
         required = {**(fixed or {}), **_choose_gemms(body, stage)}
+        required = {**_choose_scans(body, threads), **required}
         stage.layouts = infer(body, threads, required)
         body = _rewrite(body, stage)
         remarks += stage.remarks
@@ -144,6 +146,8 @@ def _rewrite(s: Stmt, stage: _Stage) -> Stmt:
             return _fix_gemm(s, stage)
         case Reduce():
             return _fix_reduce(s, stage)
+        case Scan():
+            return _fix_scan(s, stage)
         case _:
             _check_scalar(s, stage)
             return _rebuilt(s, stage)
@@ -302,10 +306,8 @@ def _move(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
 
 
 def _expand(s: Stmt) -> Stmt:
-    """Spells out what has no mechanism of its own: scans, and fills of a part of a fragment."""
+    """Spells out what has no mechanism of its own: fills of a part of a fragment."""
     match s:
-        case Scan():
-            return _scan_loops(s)
         case Fill(dst, value) if any(isinstance(e, Load) and storage(e.buffer) is storage(dst.buffer) for e in walk_expr(value)):
             before = Var("filling", value.dtype, VarKind.LET, span=s.span)  # the value from before the first element changes
             return Seq((Let(before, value, s.span), _expand(replace(s, value=before))), s.span)
@@ -313,6 +315,34 @@ def _expand(s: Stmt) -> Stmt:
             return fill_as_parallel(s)
         case _:
             return map_stmt(s, lambda e: e, _expand)
+
+
+def _scanned(s: Scan, threads: int) -> FragmentLayout | None:
+    """The layout in which the lines of a scan lie side by side; None where they must be walked."""
+    return scan_layout([static(e) or 1 for e in s.src.extents], s.dim, threads, s.dst.buffer.dtype.bytes)
+
+
+def _choose_scans(body: Stmt, threads: int) -> dict[Buffer, FragmentLayout]:
+    """The layouts of fragments that are scanned in place."""
+    found = [s for s in walk_stmt(body) if isinstance(s, Scan) and _in_place(s)]
+    return {s.dst.buffer: layout for s in reversed(found) if (layout := _scanned(s, threads)) is not None}
+
+
+def _in_place(s: Scan) -> bool:
+    return s.dst.buffer.scope is Scope.FRAGMENT and s.src.buffer is s.dst.buffer and whole(s.src) and whole(s.dst)
+
+
+def _fix_scan(s: Scan, stage: _Stage) -> Stmt:
+    """Brings what is scanned into registers that lie side by side along the lines."""
+    layout = _scanned(s, stage.threads)
+    if layout is not None and _in_place(s) and same_map(stage.layouts[s.dst.buffer], layout):
+        return s
+    stage.changed = True
+    if layout is None:
+        return _scan_loops(s)
+    line = Buffer(f"{s.src.buffer.name}_scan", s.dst.buffer.dtype, s.src.extents, Scope.FRAGMENT, span=s.span)
+    scan = replace(s, src=full(line, s.span), dst=full(line, s.span))
+    return Seq((Alloc(line, s.span), Copy(s.src, full(line, s.span), s.span), scan, Copy(full(line, s.span), s.dst, s.span)), s.span)
 
 
 def _scan_loops(s: Scan) -> Stmt:

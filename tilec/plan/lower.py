@@ -74,6 +74,7 @@ from tilec.plan.plan import (
     Pipeline,
     PReduce,
     PScalar,
+    PScan,
     PSeq,
     PStmt,
     PWhile,
@@ -82,6 +83,7 @@ from tilec.plan.plan import (
     TileLoop,
 )  # fmt: skip
 from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
+from tilec.plan.scans import scan_scratch
 from tilec.plan.rows import stores_rows
 
 UNROLL_LIMIT = 64
@@ -161,7 +163,7 @@ class Lowering:
             case Let() | Store() | Atomic() | Print() | Trap() | Evaluate() | Break() | Continue():
                 return [self.scalar(s, facts, uniform)]
             case Scan():
-                raise AssertionError("scans are expanded before lowering")
+                return [self.scan(s)]
             case _:
                 assert_never(s)
 
@@ -514,6 +516,15 @@ class Lowering:
             s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, self.at.layouts[dst], lane_steps(layout, s.dim), partners(layout, s.dim),
             scratch, s.span,
         )  # fmt: skip
+
+    def scan(self, s: Scan) -> PScan:
+        """Running sums or maxima of registers in place."""
+        buffer = s.dst.buffer
+        layout = self.at.layouts[buffer]
+        scratch = scan_scratch(buffer, layout, s.dim)
+        if scratch is not None:
+            self.scratch.append(scratch)
+        return PScan(s.op, buffer, s.dim, s.reverse, layout, scratch, s.span)
 
 
 def _digits(s: Parallel, layout: FragmentLayout) -> tuple[Var, ...]:

@@ -234,6 +234,19 @@ class PReduce:
 
 
 @dataclass(frozen=True, slots=True)
+class PScan:
+    """Running sums or maxima along `dim` of a register tile in place (see `plan.scans`); `scratch` as in PReduce."""
+
+    op: str
+    buffer: Buffer
+    dim: int
+    reverse: bool
+    layout: FragmentLayout
+    scratch: Buffer | None
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class PBarrier:
     """A barrier: kind block (planned or the author's), named or warp. `why` names the tiles it orders, for explain."""
 
@@ -405,6 +418,7 @@ PStmt: TypeAlias = (
     | FillRegisters
     | PGemm
     | PReduce
+    | PScan
     | PBarrier
     | Pipeline
     | Fetch
