@@ -37,7 +37,7 @@ class FakeMachine:
             for p in plan.written:
                 mine.arrays[p.name] += np.asarray(self.wrong, mine.arrays[p.name].dtype)
 
-        return Contender([call] * sets, mine.arrays, (Resources(plan.symbol, 168, 0, 1024, 128, 2, 0.125),))
+        return Contender([call] * sets, [mine.arrays] * sets, (Resources(plan.symbol, 168, 0, 1024, 128, 2, 0.125),))
 
     def settle(self, problem: Problem, contender: Contender, bound: Bound, limit: float) -> Verdict:
         contender.calls[0]()
@@ -53,9 +53,9 @@ class FakeMachine:
         if name == "cublas":
             if not isinstance(problem, Product):
                 raise RunError("no product")
-            return Contender([lambda: ours.arrays[problem.a].astype(np.float64) @ ours.arrays[problem.b].astype(np.float64)], {})
+            return Contender([lambda: ours.arrays[problem.a].astype(np.float64) @ ours.arrays[problem.b].astype(np.float64)])
         if name.startswith("torch:"):
-            return Contender([lambda: eval(name[6:], {"np": np, **ours.arrays})], {})
+            return Contender([lambda: eval(name[6:], {"np": np, **ours.arrays})])
         raise MissingError(f"no {name} here")
 
     def apart(self, peer: Contender, ours: Contender, bound: Bound, written: Sequence[str]) -> float:

@@ -83,7 +83,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, fault: float) -> Any:
     )  # fmt: skip
     cuda = types.SimpleNamespace(
         runtime=runtime, Event=lambda: Event(clock), get_elapsed_time=lambda a, b: (b.at - a.at) * 1000,
-        Device=lambda *_: types.SimpleNamespace(attributes={"ClockRate": 1980000}, compute_capability="90"),
+        Device=lambda *_: types.SimpleNamespace(attributes={"ClockRate": 1980000}, pci_bus_id="0:0:0", compute_capability="90"),
         driver=types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda f, threads, shared: 2),
     )  # fmt: skip
     module = types.ModuleType("cupy")
@@ -96,7 +96,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, fault: float) -> Any:
     module.RawModule = lambda **_: types.SimpleNamespace(get_function=lambda n: Function(clock, fault))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr("time.monotonic", lambda: next(ticks) * 0.05)
-    monkeypatch.setattr("tilec.runtime.bench.clocks.source", lambda index: lambda: None)
+    monkeypatch.setattr("tilec.runtime.bench.clocks.source", lambda bus: lambda: None)
     return module
 
 

@@ -63,15 +63,15 @@ class Seen:
 Source = Callable[[], Reading | None]
 
 
-def source(index: int = 0) -> Source:
-    """How to read the clocks of GPU `index` on this machine."""
+def source(bus: str) -> Source:
+    """How to read the clocks of the GPU at this PCI address, such as 0000:1b:00.0: what numbers it has differs between libraries."""
     try:
         import pynvml
     except ImportError:
-        return _smi(index) if shutil.which("nvidia-smi") else lambda: None
+        return _smi(bus) if shutil.which("nvidia-smi") else lambda: None
     try:
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
     except pynvml.NVMLError:
         return lambda: None
 
@@ -87,8 +87,8 @@ def source(index: int = 0) -> Source:
     return read
 
 
-def _smi(index: int) -> Source:
-    command = ["nvidia-smi", f"--id={index}", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
+def _smi(bus: str) -> Source:
+    command = ["nvidia-smi", f"--id={bus}", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
 
     def read() -> Reading | None:
         try:

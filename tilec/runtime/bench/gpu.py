@@ -47,7 +47,7 @@ class Gpu:
 
     def clocks(self) -> clocks.Source:
         """NVML or nvidia-smi."""
-        return clocks.source(self.index)
+        return clocks.source(str(self.cupy.cuda.Device(self.index).pci_bus_id))
 
     def load(self, compiled: Compiled, bound: Bound, sets: int) -> Contender:
         """See Machine."""
@@ -58,7 +58,7 @@ class Gpu:
             launches = [kernel.prepare(arrays, arguments_of(bound)) for arrays in copies]
         except Refused as fault:
             raise RunError(f"{symbol} refused the call: {fault}") from None
-        return Contender([partial(_queue, found) for found in launches], copies[0], tuple(map(self._resources, launches[0])))
+        return Contender([partial(peers.queue, found) for found in launches], copies, tuple(map(self._resources, launches[0])))
 
     def _resources(self, launch: PreparedLaunch) -> Resources:
         f, threads = launch.function, int(np.prod(launch.block))
@@ -79,10 +79,13 @@ class Gpu:
 
     def fetch(self, contender: Contender, bound: Bound) -> dict[str, Array]:
         """See Machine."""
-        for name, array in bound.arrays.items():
-            contender.arrays[name][...] = upload(self.cupy, array)
+        self._reset(contender, bound)
         self._run(contender)
         return {name: download(self.cupy, contender.arrays[name], array) for name, array in bound.arrays.items()}
+
+    def _reset(self, contender: Contender, bound: Bound) -> None:
+        for name, array in bound.arrays.items():
+            contender.arrays[name][...] = upload(self.cupy, array)
 
     def _run(self, contender: Contender) -> None:
         try:
@@ -97,9 +100,9 @@ class Gpu:
 
     def apart(self, peer: Contender, ours: Contender, bound: Bound, written: Sequence[str]) -> float:
         """See Machine."""
-        self._run(ours)
+        self._reset(ours, bound)  # a kernel that adds to its output starts from the same numbers as the peer
         results = peers.results(self.cupy, peer, bound, written)
-        self.cupy.cuda.runtime.deviceSynchronize()
+        self._run(ours)
         squares = norm = 0.0
         for name, theirs in results.items():
             mine = peers.as_double(self.cupy, ours.arrays[name], bound.arrays[name])
@@ -138,11 +141,6 @@ class Gpu:
                 times[name].append(cupy.cuda.get_elapsed_time(start, stop) / 1000 / count)
             rounds += 1
         return times
-
-
-def _queue(launches: list[PreparedLaunch]) -> None:
-    for launch in launches:
-        launch()
 
 
 def _discard(call: Any) -> Any:

@@ -23,11 +23,16 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Something that can be timed: one call for each set of buffers, and its tensors by name where it has some of its own."""
+    """Something that can be timed: one call for each set of buffers, and the tensors of each set by name, as far as they are its own."""
 
     calls: Sequence[Call]
-    arrays: Mapping[str, Any]
+    sets: Sequence[Mapping[str, Any]] = ({},)
     resources: tuple[Resources, ...] = ()
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """The tensors of the first set."""
+        return self.sets[0]
 
 
 class Machine(Protocol):

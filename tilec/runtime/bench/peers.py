@@ -22,7 +22,7 @@ from tilec.runtime.bench.machine import Contender
 from tilec.runtime.bench.problems import Attention, Problem, Product
 from tilec.runtime.bind import Array, Bound
 from tilec.runtime.cuda import arguments_of
-from tilec.runtime.loader import Module, Refused
+from tilec.runtime.loader import Module, PreparedLaunch, Refused
 from tilec.runtime.request import MissingError, RunError
 from tilec.runtime.timing import Problem as Gemm
 from tilec.runtime.timing import cublas_call
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from tilec.plan.plan import Plan
 
 _NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def queue(launches: Sequence[PreparedLaunch]) -> None:
+    """Queues all launches of a kernel."""
+    for launch in launches:
+        launch()
 
 
 def as_double(cupy: Any, raw: Any, like: Array) -> Any:
@@ -54,7 +60,7 @@ def _view(raw: Any, dtype: np.dtype[Any], like: Array) -> Any:
 
 
 def find(cupy: Any, name: str, problem: Problem | None, ours: Contender, plan: Plan, bound: Bound) -> Contender:
-    """The peer of this name. Raises MissingError without its library, RunError where it does not fit the kernel."""
+    """The peer of this name on every set of our buffers. Raises MissingError without its library, RunError where it does not fit."""
     if name == "cublas":
         if not isinstance(problem, Product):
             raise RunError(f"{plan.symbol} is no plain matrix product: cuBLAS has nothing to run beside it")
@@ -62,63 +68,60 @@ def find(cupy: Any, name: str, problem: Problem | None, ours: Contender, plan: P
     if name in ("torch", "cudnn"):
         if problem is None or (name == "cudnn" and not isinstance(problem, Attention)):
             raise RunError(f"{plan.symbol} is no {'attention' if name == 'cudnn' else 'GEMM or attention'}: give --against torch:EXPR")
-        tensors = torch_tensors(ours.arrays, bound)
-        call = _attention(problem, tensors, name == "cudnn") if isinstance(problem, Attention) else _matmul(problem, tensors)
-        return _started(Contender([call], {}), name)
+        tensors = [torch_tensors(arrays, bound) for arrays in ours.sets]
+        if isinstance(problem, Attention):
+            return _started([_attention(problem, t, name == "cudnn") for t in tensors], name)
+        return _started([_matmul(problem, t) for t in tensors], name)
     if name.startswith("torch:"):
-        return _started(Contender([expression(name[6:], torch_tensors(ours.arrays, bound), bound)], {}), name)
+        return _started([expression(name[6:], torch_tensors(arrays, bound), bound) for arrays in ours.sets], name)
     return other(cupy, Path(name), plan, ours, bound)
 
 
-def _started(peer: Contender, name: str) -> Contender:
+def _started(calls: Sequence[Callable[[], object]], name: str) -> Contender:
     """The peer once it has run; what it raises becomes a RunError."""
     try:
-        peer.calls[0]()
+        calls[0]()
     except Exception as fault:  # whatever torch or an expression raises
         raise RunError(f"--against {name}: {type(fault).__name__}: {str(fault)[:300]}") from None
-    return peer
+    return Contender(calls)
 
 
 def _cublas(cupy: Any, p: Product, ours: Contender, bound: Bound) -> Contender:
-    """gemmEx, or gemmStridedBatchedEx for a batch."""
+    """gemmEx, or torch.bmm, which is cuBLAS too, for a batch."""
     gemm = Gemm(p.m, p.n, p.k, p.trans_a, p.trans_b, p.operand, p.result, p.accumulator)
     if not gemm.known_to_cublas:
         raise RunError(f"cuBLAS is not called for {p.operand} operands and {p.accumulator} accumulators here")
-    a, b = ours.arrays[p.a], ours.arrays[p.b]
-    out = cupy.empty_like(ours.arrays[p.c])
-    call = cublas_call(cupy, gemm, a, b, out) if p.batch == 1 else _batched(p, torch_tensors(ours.arrays, bound))
-    return Contender([call], {p.c: out})
-
-
-def _batched(p: Product, tensors: Mapping[str, Any]) -> Callable[[], object]:
-    import torch
-
-    a, b = (t.transpose(-1, -2) if flip else t for t, flip in ((tensors[p.a], p.trans_a), (tensors[p.b], p.trans_b)))
-    out = torch.empty_like(tensors[p.c])
-    return partial(torch.bmm, a, b, out=out)
+    if p.batch > 1:
+        return _started([_matmul(p, torch_tensors(arrays, bound)) for arrays in ours.sets], "cublas")
+    outs = [{p.c: cupy.empty_like(arrays[p.c])} for arrays in ours.sets]
+    calls = [cublas_call(cupy, gemm, s[p.a], s[p.b], out[p.c]) for s, out in zip(ours.sets, outs, strict=True)]
+    return Contender(calls, outs)
 
 
 def _matmul(p: Product, tensors: Mapping[str, Any]) -> Callable[[], object]:
     import torch
 
     a, b = (t.transpose(-1, -2) if flip else t for t, flip in ((tensors[p.a], p.trans_a), (tensors[p.b], p.trans_b)))
-    return partial(torch.matmul, a, b)
+    return partial(torch.matmul, a, b, out=torch.empty_like(tensors[p.c])) if a.dtype == tensors[p.c].dtype else partial(torch.matmul, a, b)
 
 
 def _attention(p: Attention, tensors: Mapping[str, Any], cudnn: bool) -> Callable[[], object]:
-    """torch's scaled_dot_product_attention on views with the heads in front of the sequence."""
+    """torch's scaled_dot_product_attention on views with the heads in front of the sequence; the result lies as O does."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     q, k, v = (t.movedim((p.head, p.axis), (-3, -2)) for t in (tensors[p.q], tensors[p.k], tensors[p.v]))
     q, k, v = (t if t.ndim == 4 else t.unsqueeze(0) for t in (q, k, v))
     attend = partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, is_causal=p.causal, enable_gqa=q.shape[1] != k.shape[1])
-    if not cudnn:
-        return attend
+    single = tensors[p.q].ndim == 3
 
     def call() -> object:
-        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
-            return attend()
+        if not cudnn:
+            out = attend()
+        else:
+            with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
+                out = attend()
+        return (out.squeeze(0) if single else out).movedim((-3, -2), (p.head, p.axis))
 
     return call
 
@@ -174,14 +177,10 @@ def other(cupy: Any, file: Path, plan: Plan, ours: Contender, bound: Bound) -> C
         raise RunError(f"--against {file}: {len(fitting)} kernels in it have the parameters {', '.join(wanted)}; one must")
     tensors = {p.name for p in plan.kernel.params if isinstance(p, Buffer)}
     written = {b.name for b in plan.written} & tensors
-    arrays = {n: cupy.array(a) if n in written else a for n, a in ours.arrays.items()}
+    sets = [{n: cupy.array(a) if n in written else a for n, a in arrays.items()} for arrays in ours.sets]
     try:
-        launches = Module(text, manifest).kernel(fitting[0]["symbol"]).prepare(arrays, arguments_of(bound))
+        kernel = Module(text, manifest).kernel(fitting[0]["symbol"])
+        launches = [kernel.prepare(arrays, arguments_of(bound)) for arrays in sets]
     except (Refused, KeyError) as fault:
         raise RunError(f"--against {file}: refused the call: {fault}") from None
-
-    def call() -> None:
-        for launch in launches:
-            launch()
-
-    return Contender([call], arrays)
+    return Contender([partial(queue, found) for found in launches], sets)
