@@ -220,6 +220,32 @@ def test_an_alignment_that_no_variant_takes_is_told(gpu: StandIn, tmp_path: Path
         kernel(Interface(0x1002, (300, 128), "<f2"), Interface(0x2000, (128, 256), "<f2"), C=Interface(0x9000, (300, 256), "<f4"))
 
 
+TOGETHER = """import tilelang.language as T
+
+@T.prim_func
+def together(X: T.Tensor((256,), "float32"), Y: T.Tensor((256,), "float32")):
+    with T.Kernel(4, threads=64) as bx:
+        partial = T.alloc_global((256,), "float32")
+        for i in T.Parallel(64):
+            partial[bx * 64 + i] = X[bx * 64 + i]
+        T.sync_grid()
+        for i in T.Parallel(64):
+            Y[bx * 64 + i] = partial[255 - (bx * 64 + i)]
+"""
+
+
+def test_blocks_that_wait_for_each_other_are_launched_together(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = fake_cupy(stream=3)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    kernel = compiled(tmp_path, TOGETHER)
+    gpu.arguments(3)
+    kernel(CupyArray(0x1000, (256,), "float32"), CupyArray(0x2000, (256,), "float32"))
+    ((size,), dtype), clear, together, launch = *cupy.made, *gpu.log()
+    assert size >= 4 * 256 and dtype == "uint8"
+    assert clear.split()[:3] == ["clear", "100000", "0"] and together == "together"
+    assert words(launch) == ["1000", "2000", "100000"] and "stream 3:" in launch
+
+
 def test_empty_arrays_launch_nothing(gpu: StandIn, tmp_path: Path) -> None:
     compiled(tmp_path, SCALE)(Interface(0, (0, 64), "<u2"), Interface(0, (0, 64), "<f4"), 1.0, 0, False)
     assert gpu.log() == []

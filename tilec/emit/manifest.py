@@ -72,6 +72,8 @@ def _kernel(plan: Plan) -> Json:
         "checks": [{"holds": text(c.holds), "message": c.message} for c in plan.checks],
         "launches": [_launch(plan, g, names + (["workspace"] if plan.workspace is not None else [])) for g in plan.launches],
     }
+    if plan.scratch.zeroed:
+        out["workspace_zeroed"] = plan.scratch.zeroed
     if kernel.symbol != plan.symbol:
         out["name"] = kernel.symbol  # as the author wrote it
     return out

@@ -35,10 +35,11 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A variant of one launch and its grid."""
+    """A variant of one launch and its grid, and whether its blocks wait for each other."""
 
     variant: Json
     grid: tuple[int, int, int]
+    cooperative: bool
 
 
 def check(entry: Json, views: Mapping[str, View], integers: Mapping[str, int], allocated: Sequence[str]) -> Checked:
@@ -134,7 +135,7 @@ def choose(entry: Json, env: Mapping[str, int], capability: int) -> list[Chosen]
             if not 0 <= size <= limit:
                 raise ArgumentError(f"{entry['symbol']} would have {size} blocks along {axis}; 0 to {limit} are possible")
         if all(sizes):
-            found.append(Chosen(variant, (sizes[0], sizes[1], sizes[2])))
+            found.append(Chosen(variant, (sizes[0], sizes[1], sizes[2]), bool(launch.get("cooperative"))))
     return found
 
 

@@ -227,7 +227,9 @@ class Kernel:
         tensors = self._tensors(given)
         stream = arrays.stream_source(tensors, device)
         allocator = arrays.Allocator(tensors, device) if outputs or size else None
-        return Plan(device, gpu.context(device), len(self._names) + 1, tuple(fixed), outputs, size, launches, env, stream, allocator)
+        zeroed = int(self.entry.get("workspace_zeroed", 0))
+        count = len(self._names) + 1
+        return Plan(device, gpu.context(device), count, tuple(fixed), outputs, size, launches, env, stream, zeroed, allocator)
 
     def _launch(self, device: int, chosen: arguments.Chosen, slots: Mapping[str, int]) -> Launch:
         v = chosen.variant
@@ -235,7 +237,7 @@ class Kernel:
         x, y, z = v["block"]
         return Launch(
             v["symbol"], self._function(device, v["symbol"], int(v["shared_bytes"])), chosen.grid, (x, y, z), int(v["shared_bytes"]),
-            tuple(slots[n] for n in v["args"] if n not in maps), tuple((m, slots[m["param"]]) for m in maps.values()),
+            tuple(slots[n] for n in v["args"] if n not in maps), tuple((m, slots[m["param"]]) for m in maps.values()), chosen.cooperative,
         )  # fmt: skip
 
     # ---- from a plan to the GPU

@@ -18,7 +18,7 @@ from typing import Any
 
 from tilec.runtime.request import MissingError
 
-MULTIPROCESSORS, MAJOR, MINOR, COOPERATIVE_LAUNCH = 16, 75, 76, 95
+MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
 _DYNAMIC_SHARED, _DEVICE_ORDINAL = 8, 9
 _INVALID_IMAGE, _NO_BINARY = 200, 209
 
@@ -58,6 +58,8 @@ class Driver:
         pointer, unsigned = ctypes.c_void_p, ctypes.c_uint
         self.launch_kernel = library.cuLaunchKernel
         self.launch_kernel.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
+        self.launch_cooperative = library.cuLaunchCooperativeKernel
+        self.launch_cooperative.argtypes = [pointer, *[unsigned] * 7, pointer, pointer]
         self.get_current = library.cuCtxGetCurrent
         self.get_current.argtypes = [pointer]
         self._contexts: dict[int, int] = {}
@@ -167,6 +169,10 @@ class Driver:
         ordinal = ctypes.c_int()
         self.call("cuPointerGetAttribute", ctypes.byref(ordinal), ctypes.c_int(_DEVICE_ORDINAL), ctypes.c_void_p(address))
         return ordinal.value
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        """Queues the zeroing of `size` bytes in the current context."""
+        self.call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream))
 
     def synchronize(self, device: int, stream: int) -> None:
         """Waits for everything queued on a stream."""

@@ -33,7 +33,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One grid of one function. `slots` are the arguments after the tensor maps; `maps` describe those by manifest entry and slot."""
+    """One grid of one function. `slots` are the arguments after the tensor maps; `maps` describe those by manifest entry and slot.
+
+    The blocks of a `cooperative` one wait for each other, so all of them must fit on the device at once.
+    """
 
     symbol: str
     function: int
@@ -42,6 +45,7 @@ class Launch:
     shared_bytes: int
     slots: tuple[int, ...]
     maps: tuple[tuple[Mapping[str, Any], int], ...] = ()
+    cooperative: bool = False
 
 
 class Frame:
@@ -66,7 +70,7 @@ class Plan:
     """Everything about calls with arguments of these shapes and types: `fixed` slots, `outputs` to make, `launches`.
 
     `env` has the integers by name, for tensor maps; `stream` tells the current stream of the arrays' library. `workspace_bytes` of
-    scratch memory go into the last slot.
+    scratch memory go into the last slot, the first `zeroed` of which start as zeros.
     """
 
     device: int
@@ -78,6 +82,7 @@ class Plan:
     launches: tuple[Launch, ...]
     env: Mapping[str, int]
     stream: Callable[[], int]
+    zeroed: int = 0
     allocator: Any = None
     _frames: list[Frame] = field(default_factory=list)
     _maps: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -103,12 +108,13 @@ class Plan:
         self._frames.append(frame)
 
     def _queue(self, gpu: Driver, frame: Frame, values: Sequence[int], stream: int) -> None:
+        if self.zeroed:
+            gpu.clear(values[-1], self.zeroed, stream)
         for index, launch in enumerate(self.launches):
             if launch.maps:
                 self._write_maps(frame, index, launch, values)
-            result = gpu.launch_kernel(
-                launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream, frame.pointers[index], None
-            )
+            shape, pointers = (launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream), frame.pointers[index]
+            result = gpu.launch_cooperative(*shape, pointers) if launch.cooperative else gpu.launch_kernel(*shape, pointers, None)
             if result:
                 gpu.check(result, f"the launch of {launch.symbol}")
 
