@@ -74,3 +74,22 @@ def test_vectorized_loops_move_whole_chunks_inside_of_parallel_ones(mode: str) -
     assert np.array_equal(got["B"], np.concatenate([a[:, :24] * 2, b[:, 24:]], axis=1))
     assert np.array_equal(got["C"], a[:, 32:].astype(np.float32).sum(axis=1))
     assert compiled.cu.count("load_vec<8>(A") == 2
+
+
+def test_branches_that_are_decided_leave_no_trace() -> None:
+    """A test that the ranges of block and loop variables decide is not made at run time."""
+    text = HEAD + """
+def f(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32")):
+    with T.Kernel(4, threads=64) as bx:
+        s = T.alloc_fragment((1,), "float32")
+        T.clear(s)
+        for k in T.serial(4):
+            if bx * 4 + k < 16:
+                for i in T.Parallel(64):
+                    if i + k < 80:
+                        B[(bx * 4 + k) * 64 + i] = A[(bx * 4 + k) * 64 + i] + s[0]
+                    else:
+                        B[0] = 0
+"""
+    kernel = compile_text(text).cu.split("__global__")[1].split("\n}\n")[0]
+    assert "if (" not in kernel and "B[0]" not in kernel and "for (int reg" not in kernel

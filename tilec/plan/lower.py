@@ -143,6 +143,8 @@ class Lowering:
             case While(cond, body, span):
                 self.note_loads((cond,), facts)
                 return [PWhile(cond, self.sequence((body,), facts, uniform and not self.varies(cond)), span)]
+            case If(cond, then, orelse) if (known := prove(cond, facts)) is not None:
+                return list(self.sequence((then if known else orelse,), facts, uniform).body)
             case If(cond, then, orelse, span):
                 self.note_loads((cond,), facts)
                 together = uniform and not self.varies(cond)
@@ -449,6 +451,8 @@ class Lowering:
                         facts = facts.with_let(s.var, s.value)
                 case Alloc():
                     out.append(PScalar(s))
+                case If(cond, then, orelse) if (known := prove(cond, facts)) is not None:
+                    out += self.scalars((then if known else orelse,), facts).body
                 case If(cond, then, orelse, span):
                     self.note_loads((cond,), facts)
                     out.append(PIf(cond, self.scalars((then,), facts.assume(cond)), self.scalars((orelse,), facts), span))
