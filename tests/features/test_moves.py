@@ -73,6 +73,36 @@ def dots(A: T.Tensor((64, 16), "int8"), B: T.Tensor((64, 16), "int8"), C: T.Tens
     check(text, values, {"C": 7 + (a.astype(np.int64) * b).sum(1), "O": s[::-1]})
 
 
+def test_many_bytes_at_once():
+    text = """
+@T.prim_func
+def wide(A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 8), "uint32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        s = T.alloc_shared((32, 16), "float16")
+        T.stg64(B[tx, 0], T.ldg64(A[tx, 4:8], pred=tx != 3))
+        x = T.ldg128(A[tx, 8:16])
+        T.sts128(s[tx, 0], x)
+        T.sts64(s[tx, 8:12], T.lds64(s[tx, 0:4]))
+        T.stg32(s[tx, 12], x[3])
+        T.stg32(s[tx, 14], x[2] + 1)
+        T.stg256(B[tx, 16], T.ldg256(A[tx, 16]), pred=tx < 31)
+        for k in T.serial(4):
+            B[tx, 4 + k] = s[tx, k]
+            C[tx, k] = T.lds32(s[tx, 8 + 2 * k])
+"""
+    rng = np.random.default_rng()
+    a = rng.integers(-99, 99, (32, 32)).astype(np.float16)
+    b, c = np.zeros((32, 32), np.float16), np.zeros((32, 8), np.uint32)
+    x = a.view(np.uint32)[:, 4:8]
+    wanted, words = b.copy(), c.copy()
+    wanted[:, :4] = a[:, 4:8]
+    wanted[3, :4] = 0
+    wanted[:, 4:8], wanted[:31, 16:] = a[:, 8:12], a[:31, 16:]
+    words[:, :4] = np.stack([x[:, 0], x[:, 1], x[:, 3], x[:, 2] + 1], 1)
+    check(text, {"A": a, "B": b, "C": c}, {"B": wanted, "C": words})
+
+
 def test_transposes_words_and_coordinates():
     text = """
 @T.prim_func
@@ -105,7 +135,7 @@ def words(A: T.Tensor((32, 16), "float16"), W: T.Tensor((32, 8), "uint32"), F: T
 
 @pytest.mark.parametrize("bad, code", [
     ("T.transpose(s, s)", "TL0312"), ("T.dp4a(A[0, 0], A[0, 0], A[0, 0])", "TL0340"), ("T.ptx_cp_async(3, T.access_ptr(A[0, 0], 'r'), 4)", "TL0206"),
-    ("T.im2col(A, s, 0, 0, 3, 1, 1, 1)", "TL0206"), ("T.ldg64(A[0, 0])", "TL0204"), ("T.tma_copy(A, s)", "TL0204"),
+    ("T.im2col(A, s, 0, 0, 3, 1, 1, 1)", "TL0206"), ("T.stg64(A[0, 0], 5)", "TL0206"), ("T.tma_copy(A, s)", "TL0204"),
 ])  # fmt: skip
 def test_what_cannot_be_moved_is_refused(bad, code):
     text = f"""

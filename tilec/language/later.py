@@ -36,8 +36,8 @@ ENTRIES: tuple[Entry, ...] = (
         "clc_get_first_ctaid_x", "clc_try_cancel_multicast", "PersistentTileScheduler",
     )
     + refused(
-        _VECTORS, "ldg64", "ldg128", "ldg256", "stg64", "stg128", "stg256", "lds64", "lds128", "sts64",
-        "sts128", "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
+        _VECTORS,
+        "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
         "float4_e2m1fnx2",
     )
     + refused(_INTERNAL, "sblock", "block", "__fns")

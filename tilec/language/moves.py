@@ -178,14 +178,32 @@ def ldg(b: Builder, load_or_buf: Any, index: Any = None) -> Expr:
 
 def ldg32(b: Builder, src: Any, pred: Any = None) -> Expr:
     """Four bytes from an element on as a uint32, 0 where the predicate is false."""
+    return _words(b, src, pred, 1)[0]
+
+
+def ldg64(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
+    """Eight bytes from an element on as two uint32, 0 where the predicate is false."""
+    return _words(b, src, pred, 2)
+
+
+def ldg128(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
+    """16 bytes from an element on as four uint32, 0 where the predicate is false."""
+    return _words(b, src, pred, 4)
+
+
+def ldg256(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
+    """32 bytes from an element on as eight uint32, 0 where the predicate is false."""
+    return _words(b, src, pred, 8)
+
+
+def _words(b: Builder, src: Any, pred: Any, count: int) -> tuple[Expr, ...]:
     start = _start(b, src)
-    word = _word(b, start)
-    if pred is None:
-        return word
-    met = truth(b, pred)
+    met = True if pred is None else truth(b, pred)
+    step, zero = _per_word(b, start), Const(0, UINT32)
+    words = [_word(b, _at(b, start, n * step) if n else start) for n in range(count)]
     if isinstance(met, bool):
-        return word if met else Const(0, UINT32)
-    return Select(met, word, Const(0, UINT32), UINT32)
+        return tuple(words) if met else (zero,) * count
+    return tuple(Select(met, w, zero, UINT32) for w in words)
 
 
 def _word(b: Builder, start: Ref) -> Expr:
@@ -216,20 +234,49 @@ def _per_word(b: Builder, start: Ref) -> int:
 
 def stg32(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
     """Writes a uint32 as four bytes from an element on, not where the predicate is false."""
-    start, word = _start(b, dst), as_expr(b, value, UINT32)
-    count, dtype = _per_word(b, start), start.buffer.dtype
+    _store_words(b, "stg32", dst, (value,), pred, 1)
+
+
+def stg64(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
+    """Writes two uint32 as eight bytes from an element on, not where the predicate is false."""
+    _store_words(b, "stg64", dst, value, pred, 2)
+
+
+def stg128(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
+    """Writes four uint32 as 16 bytes from an element on, not where the predicate is false."""
+    _store_words(b, "stg128", dst, value, pred, 4)
+
+
+def stg256(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
+    """Writes eight uint32 as 32 bytes from an element on, not where the predicate is false."""
+    _store_words(b, "stg256", dst, value, pred, 8)
+
+
+def _store_words(b: Builder, name: str, dst: Any, words: Any, pred: Any, count: int) -> None:
+    start = _start(b, dst)
+    if not isinstance(words, (tuple, list)) or len(words) != count:
+        text = f"T.{name} writes {count} words, got {describe(words)}"
+        raise b.error("TL0206", text, help=f"such as those of T.{name.replace('st', 'ld')}")
+    step = _per_word(b, start)
     with b.block() as stores:
-        for k in range(count):
-            part = word if k == 0 else Binary("shr", word, Const(k * dtype.bits, UINT32), UINT32)
-            narrow = part if count == 1 else Cast(part, {8: UINT8, 16: UINT16}[dtype.bits])
-            own = narrow if narrow.dtype == dtype else Reinterpret(narrow, dtype)
-            b.emit(Store(start.buffer, element(b, _at(b, start, k) if k else start), own, b.span))
+        for n, word in enumerate(words):
+            _store_word(b, _at(b, start, n * step) if n else start, as_expr(b, word, UINT32))
     met = True if pred is None else truth(b, pred)
     if isinstance(met, bool):
         for s in stores if met else []:
             b.emit(s)
         return
     b.emit(If(met, Seq(tuple(stores), b.span), Seq((), b.span), b.span))
+
+
+def _store_word(b: Builder, start: Ref, word: Expr) -> None:
+    dtype = start.buffer.dtype
+    count = 32 // dtype.bits
+    for k in range(count):
+        part = word if k == 0 else Binary("shr", word, Const(k * dtype.bits, UINT32), UINT32)
+        narrow = part if count == 1 else Cast(part, {8: UINT8, 16: UINT16}[dtype.bits])
+        own = narrow if narrow.dtype == dtype else Reinterpret(narrow, dtype)
+        b.emit(Store(start.buffer, element(b, _at(b, start, k) if k else start), own, b.span))
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -246,5 +293,11 @@ ENTRIES: tuple[Entry, ...] = (
     + works(index_to_coordinates, host=True)
     + works(ldg, name="__ldg")
     + works(ldg32, "lds32")
+    + works(ldg64, "lds64")
+    + works(ldg128, "lds128")
+    + works(ldg256)
     + works(stg32, "sts32")
+    + works(stg64, "sts64")
+    + works(stg128, "sts128")
+    + works(stg256)
 )

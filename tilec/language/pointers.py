@@ -64,4 +64,4 @@ def _on_host(e: Expr) -> bool:
     return not isinstance(e, Load) or isinstance(e, Const)
 
 
-ENTRIES: tuple[Entry, ...] = works(make_tensor, host=True)
+ENTRIES: tuple[Entry, ...] = works(make_tensor, "match_buffer", host=True)

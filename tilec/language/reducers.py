@@ -34,7 +34,7 @@ _REDUCES = {atomic: reduce for reduce, atomic in OPS.items()}
 
 def alloc_reducer(b: Builder, shape: Any, dtype: Any, op: Any = "sum", replication: Any = None) -> Buffer:
     """A tile that parallel loops combine into with `+=`, T.max or T.min (`op`); fill it before, T.finalize_reducer it after."""
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise b.error("TL0331", f"unknown reduction {describe(op)}", help=f"use one of {', '.join(OPS)}")
     if replication not in (None, "all", "none"):
         raise b.error("TL0206", f'replication is "all" or "none", got {describe(replication)}')

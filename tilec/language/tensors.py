@@ -14,7 +14,7 @@ from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.tile import Stmt
 from tilec.language.access import as_expr, buffer_label, dtype_of, is_device, is_number, literal
 from tilec.language.arith import binary
-from tilec.language.bind import Entry, refused, works
+from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.constants import fits
 from tilec.language.context import buffer_of, in_kernel, shape_items
@@ -198,5 +198,4 @@ ENTRIES: tuple[Entry, ...] = (
     + works(reshape)
     + works(view)
     + works(annotate_safe_value)
-    + refused("declare the tensor as a parameter: `A: T.Tensor(shape, dtype)`", "match_buffer")
 )
