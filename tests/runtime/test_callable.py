@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 import tilec
 from tests.runtime.gpu_stand_in import CupyArray, Exporter, Interface, StandIn, Tensor, fake_cupy, fake_torch
-from tests.toolchain import needs_gxx
+from tests.toolchain import needs_gxx, needs_nvrtc
 from tilec.runtime import cubin, driver_api
 from tilec.runtime.callable import Kernel, of_text
 from tilec.runtime.numbers import ArgumentError
@@ -331,3 +332,23 @@ def test_a_file_that_is_not_ours_and_one_with_several_kernels(gpu: StandIn, tmp_
 def test_importing_tilec_imports_no_array_library() -> None:
     script = "import sys, tilec; tilec.load; assert not {'numpy', 'cupy', 'torch', 'libcst', 'jinja2'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=HERE.parents[1])
+
+
+PROCESS = """
+import sys, tilec
+from tests.runtime.gpu_stand_in import Interface
+kernel = tilec.load(sys.argv[1])
+kernel(Interface(0x1000, (4, 64), "<u2"), Interface(0x2000, (4, 64), "<f4"), 1.0, 0, False)
+print("fine")
+"""
+
+
+@needs_nvrtc
+def test_processes_that_compile_the_same_kernel_at_once_all_succeed(gpu: StandIn, library: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(compiled(tmp_path, SCALE).source)
+    env = {**os.environ, "TILEC_LIBCUDA": library, "TILEC_CACHE_DIR": str(tmp_path / "shared")}
+    command = [sys.executable, "-c", PROCESS, str(tmp_path / "k.cu")]
+    running = [subprocess.Popen(command, env=env, cwd=HERE.parents[1], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    assert [p.communicate()[0].strip() for p in running] == ["fine"] * 6
+    entries = list((tmp_path / "shared" / "cubins").iterdir())
+    assert [e.suffix for e in entries] == [".cubin"] and entries[0].read_bytes().startswith(b"\x7fELF")
