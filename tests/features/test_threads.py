@@ -138,3 +138,24 @@ def show(A: T.Tensor((3, 2), "float32")):
     assert [x for x in lines if x != "done"] == wanted
     outcome = emulator.build(compiled.cu).run("show_launch", {"A": a})
     assert outcome.ok and [x for x in outcome.output.splitlines() if x != "done"] == wanted
+
+
+def test_the_author_orders_what_some_threads_do():
+    text = """
+@T.prim_func
+def pass_on(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        tx = T.get_thread_binding()
+        s = T.alloc_shared((64,), "int32")
+        O[tx] = 0
+        if tx < 32:
+            s[tx] = A[tx]
+            T.sync_warp()
+            O[tx] = s[31 - tx]
+"""
+    assert refused(text).code == "TL0502"
+    jit = '@tilelang.jit(pass_configs={tilelang.PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: True})\ndef make():\n'
+    inner = "\n".join(f"    {line}" for line in text.strip().splitlines())
+    a = np.random.default_rng().integers(-99, 99, 64).astype(np.int32)
+    values = {"A": a, "O": poison((64,), np.int32)}
+    check(f"{jit}{inner}\n    return pass_on\n\nk = make()\n", values, {"O": np.append(a[31::-1], np.zeros(32, np.int32))})

@@ -17,28 +17,25 @@ _INTERNAL = "write it with T.* statements"
 
 ENTRIES: tuple[Entry, ...] = (
     refused(
-        _COPIES, "tma_copy", "cp_async_barrier_noinc", "tma_load",
-        "tma_store", "tma_store_arrive", "tma_store_wait", "tma_gather4", "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
+        _COPIES, "tma_copy", "cp_async_barrier_noinc", "tma_load", "tma_store", "tma_store_arrive", "tma_store_wait", "tma_gather4",
+        "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
     )
     + refused(
         _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier",
-        "cluster_sync", "cluster_arrive", "cluster_wait",
+        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier", "cluster_sync",
+        "cluster_arrive", "cluster_wait",
     )
     + refused(
-        _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
-        "warpgroup_arrive",
+        _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op", "warpgroup_arrive",
         "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
     )
     + refused(
-        _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose",
-        "tcgen05_after_thread_sync", "tcgen05_before_thread_sync", "alloc_tcgen05_smem_desc", "alloc_wgmma_desc", "clc_is_canceled",
-        "clc_get_first_ctaid_x", "clc_try_cancel_multicast", "PersistentTileScheduler",
+        _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose", "tcgen05_after_thread_sync",
+        "tcgen05_before_thread_sync", "alloc_tcgen05_smem_desc", "alloc_wgmma_desc", "clc_is_canceled", "clc_get_first_ctaid_x",
+        "clc_try_cancel_multicast", "PersistentTileScheduler",
     )
     + refused(
-        _VECTORS,
-        "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8",
-        "float4_e2m1fnx2",
+        _VECTORS, "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8", "float4_e2m1fnx2",
     )
     + refused(_INTERNAL, "sblock", "block", "__fns")
     + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)

@@ -69,10 +69,12 @@ def _updated(updates: Updates) -> Tiles:
 
 @dataclass(slots=True)
 class _Walk:
-    """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch."""
+    """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch. `trusting`: where
+    threads part, the author has written the barriers that are needed."""
 
     tracked: Callable[[Buffer], bool]
     varies: Callable[[Expr], bool]
+    trusting: bool = False
 
     def effects(self, s: PStmt) -> Pending:
         """The shared tiles that a statement touches, those of everything inside it included."""
@@ -155,7 +157,7 @@ class _Walk:
             case Pipeline():
                 return self.pipeline(s, pending)
             case PBarrier(kind):
-                ordered = uniform if kind in ("block", "grid") else kind == "named" and not uniform  # where threads part, the author orders them
+                ordered = (uniform or self.trusting) if kind in ("block", "grid") else kind == "named" and not uniform
                 return [s], Pending() if ordered else pending
             case (PReduce() | PScan()) if s.scratch is not None:
                 touched = self.effects(s)
@@ -172,6 +174,8 @@ class _Walk:
         if not clash:
             return []
         names = ", ".join(sorted(b.name for b in clash))
+        if not uniform and self.trusting:
+            return []
         if not uniform:
             raise error(
                 "TL0502", f"this branch is taken by some threads only, but {names} must be complete for all of them first",
@@ -244,10 +248,11 @@ def _count(s: PStmt) -> int:
     return sum(isinstance(x, PBarrier) for x in walk_plan(s))
 
 
-def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool]) -> PSeq:
-    """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes."""
+def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False) -> PSeq:
+    """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes; `trusting` leaves
+    the order inside branches of some threads to the author, who asked for that."""
 
     def tracked(buffer: Buffer) -> bool:
         return buffer.scope is Scope.SHARED or buffer in shared
 
-    return _Walk(tracked, varies).sequence(body, Pending(), True)[0]
+    return _Walk(tracked, varies, trusting).sequence(body, Pending(), True)[0]

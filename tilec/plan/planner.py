@@ -215,7 +215,8 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
         lowering = Lowering(setting, varying=varying(legal.body))
         body = lowering.sequence((legal.body,), facts, True)
     reads, writes = touched([legal.body])
-    body = place_barriers(body, frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL), lowering.varies)
+    both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
+    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags)
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
     tiles, total = place_tiles(layouts, versions)
