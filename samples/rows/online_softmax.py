@@ -33,10 +33,12 @@ def online_softmax(X, block_M: int = 4, block_N: int = 1024, threads: int = 128)
             T.reduce_sum(x, part, dim=1)
             for i in T.Parallel(block_M):
                 total[i] = total[i] * T.exp2((before[i] - top[i]) * scale) + part[i]
+        for i in T.Parallel(block_M):
+            total[i] = 1.0 / total[i]
         for bn in T.serial(T.ceildiv(N, block_N)):
             T.copy(X[bm * block_M, bn * block_N], x)
             for i, j in T.Parallel(block_M, block_N):
-                x[i, j] = T.exp2((x[i, j] - top[i]) * scale) / total[i]
+                x[i, j] = T.exp2((x[i, j] - top[i]) * scale) * total[i]
             T.copy(x, Y[bm * block_M, bn * block_N])
 
     return Y

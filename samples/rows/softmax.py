@@ -23,8 +23,10 @@ def softmax(M: int = 1024, N: int = 4096, dtype: str = "float16", threads: int =
             for i, j in T.Parallel(1, N):
                 x[i, j] = T.exp2(x[i, j] * scale - top[i] * scale)
             T.reduce_sum(x, total, dim=1)
+            for i in T.Parallel(1):
+                total[i] = 1.0 / total[i]
             for i, j in T.Parallel(1, N):
-                x[i, j] = x[i, j] / total[i]
+                x[i, j] *= total[i]
             T.copy(x, Y[row, 0])
 
     return main

@@ -68,7 +68,7 @@ def test_a_global_tensor_read_back_waits() -> None:
 
 
 def test_a_branch_that_all_threads_take_may_wait_inside() -> None:
-    body = "alloc s: shared float32[64]\ncopy A -> s\nif bx == 0:\n  copy s -> O"
+    body = "alloc s: shared float32[64]\ncopy A -> s\nif A[0] > 0.0:\n  copy s -> O"
     assert outline(body) == ["TileLoop", "PIf", " BARRIER", " TileLoop"]
 
 
