@@ -2,19 +2,21 @@
 # Tries `tilec bench` and `tilec tune` on a GPU: every peer, every way to print, a search on each path.
 #
 #     PYTHON=python3 benchmarks/bench_and_tune.sh OUT        needs CuPy, torch and what tilec needs; about four minutes
+#     STEPS="attention sweep" benchmarks/bench_and_tune.sh OUT    only these
 #
 # Each step leaves OUT/STEP.txt; the last lines tell how each ended. Exit code 1 if any step failed.
 set -u
 cd "$(dirname "$0")/.."
 out=${1:-build/bench_and_tune}
 mkdir -p "$out"
-export PYTHONPATH=$PWD
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 failed=0
 summary=""
 
 step() { # NAME EXPECTED-CODE ARGS...: one call of tilec
     local name=$1 want=$2
     shift 2
+    [[ -z "${STEPS:-}" || " $STEPS " == *" $name "* ]] || return 0
     local start=$SECONDS
     timeout 200 "${PYTHON:-python3}" -m tilec "$@" >"$out/$name.txt" 2>&1
     local code=$?
@@ -37,8 +39,8 @@ step batched 0 bench samples/products/gemm_batched.py -q -D B=16 -D M=1024 -D N=
 heads=(-D batch=4 -D heads=16 -D kv_heads=4 -D seq=4096 -D dim=128)
 step attention 0 bench samples/attention/forward.py -q "${heads[@]}" --against torch --against cudnn
 step attention_causal 0 bench samples/attention/forward.py -q "${heads[@]}" -D causal=True --json
-step vector_add 0 bench samples/vector_add.py -q -D N=16777216 --against 'torch:A + B' --check-seconds 20
-step softmax 0 bench samples/rows/softmax.py -q -D M=8192 -D N=4096 --against 'torch:torch.softmax(X, -1)' --check-seconds 20
+step vector_add 0 bench samples/vector_add.py -q -D N=16777216 --against 'torch:A + B' --check-seconds 5
+step softmax 0 bench samples/rows/softmax.py -q -D M=8192 -D N=4096 --against 'torch:torch.softmax(X, -1)' --check-seconds 5
 space=(--space block_M=64,128 block_N=128,256 block_K=32,64 num_stages=3,4 --timeout 60)
 step tune_sm80 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --table "$out/sm80.json" -o "$out/sm80.cu"
 step tune_sm90a 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_90a --table "$out/sm90a.json" -o "$out/sm90a.cu"
