@@ -108,6 +108,15 @@ CASES: dict[str, Case] = {
     "rows/online_softmax": Case(
         lambda r: {"X": normal(r, F16, 6, 1100) * 3}, lambda X: {"Y": _softmax(X)}, {"Y": (F16, (6, 1100))}, HALF, {"block_N": 512},
     ),
+    "rows/softmax_streamed": Case(
+        lambda r: {"X": normal(r, F16, 3, 1100) * 3}, lambda X: {"Y": _softmax(X)}, {"Y": (F16, (3, 1100))}, HALF,
+        {"M": 3, "N": 1100, "chunk": 512, "threads": 64},
+    ),
+    "rows/rms_norm_streamed": Case(
+        lambda r: {"A": normal(r, F16, 3, 1100), "weight": normal(r, F16, 1100)},
+        lambda A, weight: {"B": A / np.sqrt((A**2).mean(axis=1, keepdims=True) + 1e-6) * weight}, {"B": (F16, (3, 1100))}, 2 * HALF,
+        {"M": 3, "N": 1100, "chunk": 512, "threads": 64},
+    ),
     "rows/layer_norm": Case(
         lambda r: {"X": normal(r, F16, 3, 1024), "gain": normal(r, F16, 1024), "bias": normal(r, F16, 1024)}, _layer_norm,
         {"Y": (F16, (3, 1024))}, 2 * HALF, {"M": 3, "N": 1024},
