@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -18,8 +19,10 @@ import numpy.typing as npt
 from tests.compiling import MODES
 from tilec import emulator
 from tilec.driver import Compiled, Options, compile_source
+from tilec.emit.manifest import manifest
 from tilec.ir.expr import Buffer, Const
 from tilec.reference import run
+from tilec.reference.extents import infer_extents
 from tilec.targets import lookup
 
 Array = npt.NDArray[Any]
@@ -100,6 +103,22 @@ def emulate(compiled: Compiled, values: Mapping[str, Any], mode: str) -> dict[st
     return out
 
 
+def pack(folder: Path, name: str, compiled: Compiled, values: Mapping[str, Any], wanted: Mapping[str, Array], tolerance: float) -> dict[str, Any]:
+    """Writes one case for a machine with a GPU; returns what the kernel should leave, in its own types."""
+    (kernel,) = compiled.module.kernels
+    arrays = {n: v for n, v in values.items() if isinstance(v, np.ndarray)}
+    scalars = {n: v for n, v in values.items() if not isinstance(v, np.ndarray)}
+    extents = {v.name: int(n) for v, n in infer_extents(kernel, arrays, scalars).items()}
+    place = folder / f"{name}_{len(list(folder.glob('*.json')))}"
+    folder.mkdir(parents=True, exist_ok=True)
+    place.with_suffix(".cu").write_text(compiled.cu)
+    np.savez(place.with_suffix(".npz"), **{f"in_{n}": a.view(np.uint8).ravel() for n, a in arrays.items()}, **{f"out_{n}": a for n, a in wanted.items()})
+    kinds = {n: str(a.dtype) for n, a in arrays.items()}
+    case = {"manifest": manifest(compiled.plans), "numbers": {**scalars, **extents}, "kinds": kinds, "tolerance": tolerance}
+    place.with_suffix(".json").write_text(json.dumps(case))
+    return {n: wanted[n].astype(values[n].dtype) if n in wanted else v for n, v in values.items()}
+
+
 def check(
     name: str,
     defines: Mapping[str, Any],
@@ -112,13 +131,17 @@ def check(
 ) -> dict[str, Any]:
     """Compares every tensor of `wanted` (float64) with the reference and with the emulator, lazy and eager; returns the last run.
 
-    A file that is the same for two architectures is run once.
+    A file that is the same for two architectures is run once. With TILEC_CASES=FOLDER nothing is run here: the files with their
+    arguments and what they must give go into that folder, for `benchmarks/sample_cases.py` on a machine with a GPU.
     """
     done: dict[str, Any] = {}
     seen: set[str] = set()
     for arch in archs:
         compiled = compile_sample(name, defines, arch, kernel)
         values = arguments(compiled, inputs)
+        if folder := os.environ.get("TILEC_CASES"):
+            done = pack(Path(folder), f"{Path(name).stem}_{kernel}_{arch}", compiled, values, wanted, tolerance)
+            continue
         if not seen:
             meant = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in values.items()}
             run(
