@@ -12,7 +12,7 @@ def gemv(A, x, rows: int = 4, block_K: int = 512, threads: int = 128):
     N, K = T.const("N, K")
     A: T.Tensor((N, K), T.float16)
     x: T.Tensor((K,), T.float16)
-    y = T.empty((N,), T.float32)
+    y = T.empty((N,), T.float16)
 
     with T.Kernel(T.ceildiv(N, rows), threads=threads) as bn:
         acc = T.alloc_fragment((rows, block_K), T.float32)

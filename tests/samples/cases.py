@@ -171,7 +171,7 @@ CASES: dict[str, Case] = {
         {"Y": (BF16, (2, 40, 96))}, BRAIN,
     ),
     "products/gemv": Case(
-        lambda r: {"A": _small(r, F16, 10, 1024), "x": _small(r, F16, 1024)}, lambda A, x: {"y": A @ x}, {"y": (F32, (10,))}, EXACT,
+        lambda r: {"A": _small(r, F16, 10, 1024), "x": _small(r, F16, 1024)}, lambda A, x: {"y": A @ x}, {"y": (F16, (10,))}, EXACT,
     ),
     "products/gemv_simt": Case(
         lambda r: {"x": _small(r, F16, 520), "A": _small(r, F16, 10, 520)}, lambda A, x: {"y": A @ x}, {"y": (F16, (10,))}, EXACT,
