@@ -110,6 +110,24 @@ int main() {
     assert out == ["first 4 1 1 32 0 0 8;second 6 2 1 64 0 0 8; 0", "second 6 2 1 64 0 0 8; 0", "first 1 1 1 32 0 0 8; 1", " 1", "36 0"]
 
 
+def test_no_scratch_memory_is_asked_for_where_none_is_needed(tmp_path: Path, require_tool) -> None:
+    plan = odd_plan()
+    kernels = """
+extern "C" void double_kernel() {}
+inline const char* name_of(const void*) { return "first"; }
+inline int last_args(void**) { return 0; }
+"""
+    main = """
+int main() {
+  float x[4];
+  for (int m = 0; m < 10; m += 9) std::printf(" %d\\n", double_kernel_launch(true, x, 7, 2, m, nullptr, nullptr));
+}
+"""
+    text = launcher_text(render, replace(plan, launches=plan.launches[:1]))
+    out = subprocess.run([build(tmp_path, require_tool("g++"), RUNTIME + kernels + text + main)], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines() == [" 0", " 1"]
+
+
 def test_a_lone_variant_with_a_condition_refuses_what_it_cannot_do(tmp_path: Path, require_tool) -> None:
     plan = gemm_plan()
     only = replace(plan.launches[0], variants=plan.launches[0].variants[:1])
@@ -134,11 +152,13 @@ def test_a_grid_that_is_always_empty_launches_nothing() -> None:
 
 def test_the_header_compiles_as_c_and_as_cpp_and_twice(tmp_path: Path, require_tool) -> None:
     (tmp_path / "cuda_runtime.h").write_text("#include <stddef.h>\ntypedef enum { cudaSuccess } cudaError_t;\ntypedef struct CUstream_st* cudaStream_t;\n")
-    (tmp_path / "k.h").write_text(header_text(render, [gemm_plan(), odd_plan()], "gemm.py"))
+    text = header_text(render, [gemm_plan(), odd_plan()], "gemm.py")
+    assert text.endswith("\n") and "workspace: double_kernel_workspace(...) bytes" in text
+    (tmp_path / "k.h").write_text(text)
     for tool, file in (("gcc", "t.c"), ("g++", "t.cpp")):
         call = "matmul_launch(0, 0, 0, 1, 1, 1, 0); double_kernel_launch(1, 0, 1, 1, 1, 0, 0); (void)double_kernel_workspace(1, 1);"
         (tmp_path / file).write_text(f'#include "k.h"\n#include "k.h"\nvoid f(void) {{ {call} }}\n')
-        subprocess.run([require_tool(tool), "-Wall", "-Werror", "-I.", "-fsyntax-only", file], cwd=tmp_path, check=True)
+        subprocess.run([require_tool(tool), "-Wall", "-Wpedantic", "-Werror", "-I.", "-fsyntax-only", file], cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("plans", [[gemm_plan()], [gemm_plan(), odd_plan()], []], ids=["one", "two", "none"])

@@ -12,6 +12,7 @@ from tilec.emit.hostexpr import manifest_text
 from tilec.emit.launcher import Render, is_written, signature
 from tilec.emit.names import identifier
 from tilec.ir.expr import Buffer
+from tilec.layout.shared import CHUNK
 from tilec.plan.plan import Plan
 
 
@@ -36,7 +37,7 @@ def header_text(render: Render, plans: Sequence[Plan], file: str) -> str:
         "header.h.jinja",
         title=f"{', '.join(p.symbol for p in plans)}: written by tilec from {' '.join(file.split())}. Edits here are lost.",
         guard=f"{identifier('_'.join(p.symbol for p in plans)).upper()}_H", kernels=kernels, uses_bool=any(s.uses_bool for s in signs),
-    ).lstrip("\n")  # fmt: skip
+    ).strip("\n") + "\n"  # fmt: skip
 
 
 def _comment(plan: Plan) -> tuple[str, ...]:
@@ -47,4 +48,6 @@ def _comment(plan: Plan) -> tuple[str, ...]:
             shape = ", ".join(manifest_text(e, plan.kernel.span) for e in p.shape)
             strides = "" if p.strides is None else f" strides ({', '.join(manifest_text(e, plan.kernel.span) for e in p.strides)})"
             lines.append(f"  {p.name}: {p.dtype}({shape}){strides}, {'written' if is_written(plan, p) else 'read'}")
+    if plan.workspace is not None:
+        lines.append(f"  workspace: {plan.symbol}_workspace(...) bytes on the device, aligned to {CHUNK}, for this call until it is done")
     return tuple(lines)

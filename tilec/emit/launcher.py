@@ -219,7 +219,9 @@ def _argument_checks(plan: Plan, sign: Signature, writer: CxxWriter) -> tuple[Ch
         out.append(Check(" || ".join(unaligned), "cudaErrorMisalignedAddress"))
     if plan.workspace is not None:
         writer.helpers.add("aligned")
-        out.append(Check(f"workspace == nullptr || !aligned(workspace, {CHUNK})", "cudaErrorInvalidValue"))
+        sizes_of = ", ".join(n for p, n in sign.names.items() if isinstance(p, Var) and p.dtype.is_int)
+        absent = f"(workspace == nullptr && {plan.symbol}_workspace({sizes_of}) != 0)"
+        out.append(Check(f"{absent} || !aligned(workspace, {CHUNK})", "cudaErrorInvalidValue"))
     return tuple(out)
 
 
@@ -263,7 +265,8 @@ def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
         strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
         maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
-    return Special(_named(v.symbol), writer.condition(v.when), tuple(maps), writer.write(v.grid[0]).text, v.threads[0], v.shared_bytes, bool(v.arch))
+    grid = writer.write(v.grid[0]).text
+    return Special(_named(v.symbol), writer.condition(v.when), tuple(maps), grid, v.threads[0], v.shared_bytes, bool(v.arch))
 
 
 def _named(symbol: str) -> str:
