@@ -17,6 +17,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.program import Program
 from tests.fuzz.statements import generate
 from tests.fuzz.values import Tile
+from tests.toolchain import nvrtc_compile
 from tilec import emulator
 from tilec.diagnostics import CompileError
 from tilec.reference.values import Array
@@ -58,8 +59,8 @@ def difference(tile: Tile, got: Array, want: Array) -> str:
     return f"{tile.name}{list(at)} is {a[at]}, not {b[at]} ({len(wrong)} of {equal.size} elements differ, noise {tile.noise})"
 
 
-def check(p: Program, seed: int, races: bool) -> Finding | None:
-    """Runs a program everywhere; what is wrong with it, if anything."""
+def check(p: Program, seed: int, races: bool, nvrtc: bool = False) -> Finding | None:
+    """Runs a program everywhere; what is wrong with it, if anything. `races` and `nvrtc` ask for these checks too."""
     rng = np.random.default_rng(seed)
     try:
         compiled = compile_text(p.text(), arch=p.arch)
@@ -68,6 +69,11 @@ def check(p: Program, seed: int, races: bool) -> Finding | None:
         return Finding("internal" if "TL09" in shown else REFUSED, shown)
     except Exception:
         return Finding("internal", traceback.format_exc(limit=-6))
+    if nvrtc:
+        try:
+            nvrtc_compile(compiled.cu, p.arch, "-w")
+        except AssertionError as error:
+            return Finding("nvrtc", str(error)[:2000])
     values = {**{t.tile.name: t.array(rng) for t in p.tensors}, **{n: value for n, (_, value) in p.arguments.items()}}
     try:
         want = run_reference(compiled, values)

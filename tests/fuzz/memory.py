@@ -147,7 +147,7 @@ def runtime_extent(p: Program) -> None:
     """A T.Parallel nest of which one extent is known at run time only."""
     c = p.choices
     targets = [t for t in p.writable() if t.ready and t.shape[0] >= 16]
-    if not targets or not p.arguments:
+    if not targets or "n0" not in p.arguments:
         return p.copy_in()
     target = c.pick(targets)
     names = [p.name("i") for _ in target.shape]

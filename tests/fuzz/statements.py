@@ -113,6 +113,8 @@ def body(p: Program, target: Tile, index: list[str], context: Context, whole: bo
         name, value = p.name("v"), p.expressions.value(d, context, 2)
         p.line(f"{name} = {value.text}")
         context.leaves.append(Value(name, d, 0.0, value.bound, value.peak))
+    if c.chance(12):
+        context.leaves.append(private(p, context))
     element = target.element(*index).text
     kind = c.weighted(((6, "plain"), (2, "guarded"), (2, "serial")))
     if not target.ready or kind == "plain":
@@ -146,6 +148,28 @@ def body(p: Program, target: Tile, index: list[str], context: Context, whole: bo
         note(p, target, Value("", target.dtype, value.noise, None, float("inf") if value.exact and not target.noise else 100.0), False)
         p.level -= 1
     p.level = level
+
+
+def private(p: Program, context: Context) -> Value:
+    """A variable or an array of one iteration, filled by a serial loop."""
+    c = p.choices
+    d, n, k = dtype(c.pick(("float32", "int32", "float16", "int8", "int64"))), c.between(1, 5), p.name("k")
+    e = p.expressions
+    inner = Context([(k, n), *context.indices], context.hidden, list(context.leaves))
+    if c.chance(50):
+        name = p.name("w")
+        p.line(f"{name} = T.alloc_var('{d}')")
+        p.line(f"{name} = {e.value(d, context, 1).text}")
+        inner.leaves.append(Value(name, d))
+        found = Value(name, d)
+        store_to = name
+    else:
+        name = p.name("l")
+        p.line(f"{name} = T.alloc_local(({n},), '{d}')")
+        found, store_to = Value(f"{name}[{c.below(n)}]", d), f"{name}[{k}]"
+    p.line(f"for {k} in {c.pick(('T.serial', 'T.unroll', 'range'))}({n}):")
+    p.line(f"    {store_to} = {e.value(d, inner, 2).text}")
+    return found
 
 
 def p_admits(p: Program, target: Tile) -> bool:
@@ -341,7 +365,7 @@ def serial(p: Program, depth: int) -> None:
     k, n = p.name("k"), c.pick((2, 0, 1, 3, 5))
     kind = c.pick(("T.serial", "T.unroll", "range"))
     bounds = c.pick((f"{n}", f"1, {n + 1}", f"0, {2 * n}, 2", f"{n}, 0, -1"))
-    if c.chance(20) and p.arguments:
+    if c.chance(20) and "n0" in p.arguments:
         bounds = "n0 % 4"
     with p.nest(f"for {k} in {kind}({bounds}):", mutables(p), (k, 2 * n + 4)):
         several(p, depth)
