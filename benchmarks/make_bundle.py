@@ -29,7 +29,10 @@ from tilec.options import architecture
 from tilec.reference.compare import tolerance
 
 ROOT = Path(__file__).resolve().parent.parent
-CARRIED = ("__init__.py", "emit/__init__.py", "emit/hosteval.py", "runtime/__init__.py", "runtime/loader.py", "runtime/tensor_maps.py", "runtime/timing.py")
+CARRIED = (
+    "__init__.py", "version.py", "files.py", "options.py", "templates_dir.py", "emit/__init__.py", "emit/hosteval.py",
+    "runtime/__init__.py", "runtime/cubin.py", "runtime/loader.py", "runtime/request.py", "runtime/tensor_maps.py", "runtime/timing.py",
+)  # fmt: skip
 TIMED_SIZES = (4096, 8192)
 
 
@@ -55,8 +58,8 @@ def variant(v: GemmVariant, folder: Path, arch: str) -> dict[str, Any]:
     built = compiled("kernel.py", source(v).encode(), arch, defines=defines(v))
     return entry(
         v.name, built, folder, m=m, n=n, k=k, trans_a=v.trans_a, trans_b=v.trans_b,
-        operand=v.dtype, exact=v.exact_inputs, result=v.result, accumulator=v.accumulator, limit=tolerance(result, max(1, k), operand, accumulator),
-        numbers={"M": m, "N": n, "K": k} if v.dynamic else {},
+        operand=v.dtype, exact=v.exact_inputs, result=v.result, accumulator=v.accumulator,
+        limit=tolerance(result, max(1, k), operand, accumulator), numbers={"M": m, "N": n, "K": k} if v.dynamic else {},
     )  # fmt: skip
 
 
@@ -81,8 +84,9 @@ def program(folder: Path, arch: str) -> list[str]:
             (folder / f"{file.stem}.cu").write_text(result.cu)
             (folder / f"{file.stem}.h").write_text(header_text(render, result.plans, file.name))
             names.append(f"{file.stem}.cu")
-    shutil.copy(project / "main.cpp", folder / "main.cpp")
-    return [*names, "main.cpp"]
+    for name in ("main.cpp", "norms.c", "norms.h"):
+        shutil.copy(project / name, folder / name)
+    return [*names, "main.cpp", "norms.c"]
 
 
 def main() -> None:

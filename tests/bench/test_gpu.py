@@ -95,6 +95,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, fault: float) -> Any:
     module.cuda = cuda  # type: ignore[attr-defined]
     module.RawModule = lambda **_: types.SimpleNamespace(get_function=lambda n: Function(clock, fault))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr("tilec.runtime.loader.cubin_file", lambda text, arch, options: "made")
     monkeypatch.setattr("time.monotonic", lambda: next(ticks) * 0.05)
     monkeypatch.setattr("tilec.runtime.bench.clocks.source", lambda bus: lambda: None)
     return module

@@ -87,7 +87,7 @@ def test_files_that_do_not_fit(tmp_path: Path, content: str) -> None:
 def test_contradicting_extents_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((5, 4), np.float32))
     np.save(tmp_path / "y.npy", np.zeros((6, 4), np.float32))
-    with pytest.raises(RunError, match="5|6"):
+    with pytest.raises(RunError, match=r"5|6"):
         bind(kernel(), RunRequest(defines={"factor": 1, "count": 1}, inputs={"X": str(tmp_path / "x.npy"), "Y": str(tmp_path / "y.npy")}))
 
 

@@ -68,7 +68,7 @@ def gpu(library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StandI
     """A machine with two GPUs, an empty cache, and a compiler that is not asked in earnest."""
     monkeypatch.setenv("TILEC_LIBCUDA", library)
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cubin, "compile_cubin", lambda text, arch: b"\x7fELF" + arch.encode())
+    monkeypatch.setattr(cubin, "compile_cubin", lambda text, arch, options: b"\x7fELF" + arch.encode())
     driver_api.driver.cache_clear()
     found = StandIn(library)
     found.library.fake_current(0)

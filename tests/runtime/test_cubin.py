@@ -55,7 +55,7 @@ def test_an_entry_needs_no_compiler_and_without_both_there_is_advice(monkeypatch
 def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(cubin, "compile_cubin", lambda text, arch: b"\x7fELF")
+    monkeypatch.setattr(cubin, "compile_cubin", lambda text, arch, options: b"\x7fELF")
     assert cubin.cubin(KERNEL, "sm_80") == b"\x7fELF"
 
 

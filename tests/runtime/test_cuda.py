@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilec import cli
+from tilec.runtime import loader
 from tilec.runtime.cuda import download, upload
 
 KERNEL = """import tilelang.language as T
@@ -53,10 +54,11 @@ def fake_cupy(monkeypatch: pytest.MonkeyPatch, fault: str = "") -> list[tuple[ob
         CUDARuntimeError=CUDARuntimeError,
     )  # fmt: skip
     fake = types.SimpleNamespace(
-        cuda=types.SimpleNamespace(runtime=runtime), asarray=Raw, asnumpy=lambda raw: raw.host.copy(), uint8=np.uint8,
-        RawModule=lambda code, options: types.SimpleNamespace(get_function=lambda name: scale),
+        cuda=types.SimpleNamespace(runtime=runtime, Device=lambda: types.SimpleNamespace(compute_capability="80")), asarray=Raw, asnumpy=lambda raw: raw.host.copy(), uint8=np.uint8,
+        RawModule=lambda path: types.SimpleNamespace(get_function=lambda name: scale),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", fake)  # type: ignore[arg-type]
+    monkeypatch.setattr(loader, "cubin_file", lambda text, arch, options: "made")
     return launches
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.emit.fixtures_plan import gemm_plan, odd_plan
 from tilec.emit.manifest import manifest
+from tilec.runtime import loader
 from tilec.runtime.loader import Module, Refused, as_bits, scalar
 
 
@@ -39,8 +40,10 @@ class Cupy:
     log: list[tuple[object, ...]] = field(default_factory=list)
     uint8 = np.uint8
 
-    def RawModule(self, code: str, options: tuple[str, ...]):
-        assert "-std=c++17" in options
+    cuda = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(compute_capability="80"))
+
+    def RawModule(self, path: str):
+        assert path == "made for sm_80"
         return types.SimpleNamespace(get_function=lambda name: Function(name, self.log))
 
     def zeros(self, size: int, dtype: object) -> FakeArray:
@@ -51,6 +54,7 @@ class Cupy:
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     fake = Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)  # type: ignore[arg-type]
+    monkeypatch.setattr(loader, "cubin_file", lambda text, arch, options: f"made for {arch}")
     return fake
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,26 +35,37 @@ class BuildError(RuntimeError):
     """CUDA's compiler refuses a file; the text is what it said."""
 
 
-def cubin(text: str, arch: str, fresh: bool = False) -> bytes:
+def cubin(text: str, arch: str, options: Sequence[str] = (), fresh: bool = False) -> bytes:
     """Machine code of `text` for `arch`. `fresh` compiles anew and replaces the entry of the cache.
 
     Raises BuildError, or MissingError where there is neither an entry nor a compiler.
     """
-    entry = entry_of(text, arch)
+    entry = entry_of(text, arch, options)
     if not fresh:
         with contextlib.suppress(OSError):
             found = entry.read_bytes()
             if found.startswith(b"\x7fELF"):
                 return found
-    made = compile_cubin(text, arch)
+    made = compile_cubin(text, arch, options)
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
         store(entry, made)
     return made
 
 
-def entry_of(text: str, arch: str) -> Path:
+def cubin_file(text: str, arch: str, options: Sequence[str] = ()) -> Path:
+    """A file with the same: the entry of the cache, or a temporary file where the cache cannot be written."""
+    made, entry = cubin(text, arch, options), entry_of(text, arch, options)
+    if entry.is_file():
+        return entry
+    handle, name = tempfile.mkstemp(suffix=".cubin")
+    with os.fdopen(handle, "wb") as out:
+        out.write(made)
+    return Path(name)
+
+
+def entry_of(text: str, arch: str, options: Sequence[str] = ()) -> Path:
     """Where the machine code of `text` for `arch` lies in the cache, whether it is there or not."""
-    key = sha256("\0".join([arch, *OPTIONS, text]).encode()).hexdigest()
+    key = sha256("\0".join([arch, *OPTIONS, *options, text]).encode()).hexdigest()
     return cache_dir() / "cubins" / f"{key}.cubin"
 
 
@@ -75,14 +86,14 @@ def store(entry: Path, data: bytes) -> None:
                 other.unlink()
 
 
-def compile_cubin(text: str, arch: str) -> bytes:
+def compile_cubin(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     """Machine code made now. Raises BuildError, or MissingError where there is no compiler."""
     library = nvrtc()
     if library is not None:
-        return _by_nvrtc(library, text, arch)
+        return _by_nvrtc(library, text, arch, options)
     nvcc = find_nvcc()
     if nvcc:
-        return _by_nvcc(nvcc, text, arch)
+        return _by_nvcc(nvcc, text, arch, options)
     raise MissingError(f"neither NVRTC nor nvcc is here: {_ADVICE}")
 
 
@@ -122,12 +133,12 @@ def _nvrtc_names() -> Iterator[str]:
     yield str(Path(home) / "lib64" / "libnvrtc.so")
 
 
-def _by_nvrtc(library: ctypes.CDLL, text: str, arch: str) -> bytes:
+def _by_nvrtc(library: ctypes.CDLL, text: str, arch: str, options: Sequence[str]) -> bytes:
     program = ctypes.c_void_p()
     if library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None):
         raise BuildError("NVRTC cannot be started")
     try:
-        flags = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in OPTIONS)]
+        flags = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in (*OPTIONS, *options))]
         if library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags)):
             log = _fetch(library, program, "ProgramLog").decode(errors="replace").strip("\0\n ")
             raise BuildError(f"NVRTC refuses the file for {arch}:\n{log}")
@@ -144,11 +155,11 @@ def _fetch(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     return buffer.raw
 
 
-def _by_nvcc(nvcc: str, text: str, arch: str) -> bytes:
+def _by_nvcc(nvcc: str, text: str, arch: str, options: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
         source, result = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
         source.write_text(text, encoding="utf-8")
-        command = [nvcc, *OPTIONS, "-cubin", f"-arch={arch}", "-o", str(result), str(source)]
+        command = [nvcc, *OPTIONS, *options, "-cubin", f"-arch={arch}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(f"nvcc refuses the file for {arch}:\n{done.stdout}{done.stderr}")

@@ -2,8 +2,9 @@
 
     module = Module(cu_text, manifest);  module.kernel("matmul")({"A": a, "B": b, "C": c}, {"M": 128, "N": 128, "K": 32})
 
-Arrays are CuPy arrays of any type with the right item size; bf16 and fp8 tensors travel as unsigned integers. Needs CuPy and
-NumPy only: a bundle for another machine carries this file and `hosteval` as they are.
+Arrays are CuPy arrays of any type with the right item size; bf16 and fp8 tensors travel as unsigned integers. The machine code is made
+by `cubin`, because CuPy's own compilation turns small float32 numbers into zeros. Needs CuPy and NumPy only: a bundle for another
+machine carries this file, `hosteval` and `cubin` as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilec.emit.hosteval import evaluate
+from tilec.runtime.cubin import cubin_file
 
 GRID_LIMITS = (2147483647, 65535, 65535)
 _BITS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8}
@@ -26,7 +28,7 @@ class Refused(ValueError):
 
 
 class Module:
-    """A .cu that NVRTC has compiled for the current device."""
+    """A .cu, compiled for the current device; `options` are further ones of NVRTC and nvcc. MissingError without either."""
 
     def __init__(self, cu: str, manifest: Mapping[str, Any], options: Sequence[str] = ()) -> None:
         import cupy
@@ -34,11 +36,11 @@ class Module:
         variants = [v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
         # Bodies with tensor maps use instructions of one architecture only, which the compiler must be told.
         self.exact = {v["arch"] for v in variants if v["tensor_maps"]}
-        if self.exact:
-            self.exact &= {f"sm_{cupy.cuda.Device().compute_capability}a"}
+        number = cupy.cuda.Device().compute_capability
+        self.exact &= {f"sm_{number}a"}
         together = any(launch.get("cooperative") for k in manifest["kernels"] for launch in k["launches"])
-        flags = ("-std=c++17", *(f"-arch={a}" for a in self.exact), *options)
-        self.raw = cupy.RawModule(code=cu, options=flags, **({"enable_cooperative_groups": True} if together else {}))
+        path = cubin_file(cu, next(iter(self.exact), f"sm_{number}"), options)
+        self.raw = cupy.RawModule(path=str(path), **({"enable_cooperative_groups": True} if together else {}))
         self.manifest = manifest
 
     def kernel(self, symbol: str) -> Kernel:
