@@ -34,4 +34,7 @@ gpu-check: .venv/.demo      ## on a machine with a GPU and CuPy: build the bundl
 	$(BIN)/python -m pip install -q -e '.[dev]'
 	mkdir -p build && touch $@ .venv/.demo
 
-.PHONY: demo test check samples startup gpu-check
+gpu-bench: .venv/.demo      ## on a machine with a GPU, CuPy and torch: try bench and tune
+	PYTHON=$(PYTHON) benchmarks/bench_and_tune.sh build/bench_and_tune
+
+.PHONY: demo test check samples startup gpu-check gpu-bench

@@ -181,6 +181,15 @@ def test_a_worker_that_cannot_start_says_why() -> None:
         assert worker.ask(Job(job.options, {"block_M": 64}, "compile", nvcc=False), 60).status == "fine"
 
 
+def test_after_a_fault_a_process_of_its_own_goes_on() -> None:
+    with Worker() as worker:
+        base = Options("k.py", SAMPLE.read_bytes(), SM80)
+        first, same, failed, other = (
+            worker.ask(Job(base, {"block_M": m, "block_N": 32}, "measure", QUICK), 60) for m in (64, 64, 96, 64)
+        )
+        assert failed.status == "failed" and first.facts["pid"] == same.facts["pid"] != other.facts["pid"]
+
+
 def test_what_ptxas_says() -> None:
     log = (
         "ptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : Function properties for k\n"

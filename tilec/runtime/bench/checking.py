@@ -55,17 +55,24 @@ def limit(plan: Plan, bound: Bound, name: str) -> float:
 def check(machine: Machine, plan: Plan, ours: Contender, bound: Bound, seconds: float, fallback: Contender | None) -> Checked:
     """Raises RunError if the kernel is wrong, or if nothing can tell whether it is right."""
     guess = recognise(plan.kernel, {n: a.shape for n, a in bound.arrays.items()})
+    doubt = ""
     if guess is not None:
         name = guess.o if isinstance(guess, Attention) else guess.c
         allowed = limit(plan, bound, name) * (ATTENTION_FACTOR if isinstance(guess, Attention) else 1.0)
         verdict = machine.settle(guess, ours, bound, allowed)
         if not verdict.fault:
             return Checked(verdict.problem, f"right: {name} has a relative error of {verdict.error:.1e}, allowed {allowed:.1e} (float64)")
+        doubt = f"; taken for {verdict.problem}, {verdict.fault}"
     try:
         with deadline(seconds):
             want = report.reference(plan.kernel, bound)
     except TooSlow:
-        return _by_peer(machine, plan, ours, bound, fallback, seconds)
+        if fallback is None:
+            raise RunError(
+                f"{plan.symbol} cannot be checked at this size: the reference takes more than {seconds:.0f} s; give --against torch:EXPR, "
+                f"a smaller size, or --check-seconds{doubt}"
+            ) from None
+        return _by_peer(machine, plan, ours, bound, fallback)
     return _by_reference(machine, plan, ours, bound, want)
 
 
@@ -76,12 +83,7 @@ def _by_reference(machine: Machine, plan: Plan, ours: Contender, bound: Bound, w
     return Checked(None, f"right: {'; '.join(' '.join(line.split()) for line in lines)} (the reference)")
 
 
-def _by_peer(machine: Machine, plan: Plan, ours: Contender, bound: Bound, peer: Contender | None, seconds: float) -> Checked:
-    if peer is None:
-        raise RunError(
-            f"{plan.symbol} cannot be checked at this size: the reference takes more than {seconds:.0f} s; give --against torch:EXPR, "
-            "a smaller size, or --check-seconds"
-        )
+def _by_peer(machine: Machine, plan: Plan, ours: Contender, bound: Bound, peer: Contender) -> Checked:
     error = machine.apart(peer, ours, bound, written(plan))
     allowed = 2 * max(limit(plan, bound, n) for n in written(plan))
     if not error <= allowed:

@@ -44,6 +44,9 @@ class Gpu:
         self.cupy = need_gpu()
         self.index = int(self.cupy.cuda.runtime.getDevice())
         self.device = describe(self.cupy, self.index)
+        places = (("runtime", "CUDARuntimeError"), ("driver", "CUDADriverError"), ("compiler", "CompileException"))
+        found = (getattr(getattr(self.cupy.cuda, module, None), name, None) for module, name in places)
+        self._faults: tuple[type[Exception], ...] = tuple(f for f in found if f is not None)
 
     def clocks(self) -> clocks.Source:
         """NVML or nvidia-smi."""
@@ -56,9 +59,11 @@ class Gpu:
             kernel = Module(compiled.cu, parse(compiled.cu)).kernel(symbol)
             copies = [{name: upload(self.cupy, a) for name, a in bound.arrays.items()} for _ in range(sets)]
             launches = [kernel.prepare(arrays, arguments_of(bound)) for arrays in copies]
+            return Contender([partial(peers.queue, found) for found in launches], copies, tuple(map(self._resources, launches[0])))
         except Refused as fault:
             raise RunError(f"{symbol} refused the call: {fault}") from None
-        return Contender([partial(peers.queue, found) for found in launches], copies, tuple(map(self._resources, launches[0])))
+        except self._faults as fault:
+            raise RunError(f"{symbol} cannot be loaded: {str(fault)[:300]}") from None
 
     def _resources(self, launch: PreparedLaunch) -> Resources:
         f, threads = launch.function, int(np.prod(launch.block))
@@ -91,7 +96,7 @@ class Gpu:
         try:
             contender.calls[0]()
             self.cupy.cuda.runtime.deviceSynchronize()
-        except self.cupy.cuda.runtime.CUDARuntimeError as fault:
+        except self._faults as fault:
             raise RunError(f"the kernel failed on the GPU: {fault}") from None
 
     def peer(self, name: str, problem: Problem | None, ours: Contender, compiled: Compiled, bound: Bound) -> Contender:

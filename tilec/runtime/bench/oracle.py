@@ -70,8 +70,12 @@ class _Distance:
 def settle(xp: Any, problem: Problem, read: Read, limit: float) -> Verdict:
     """Compares what the kernel left in its output with float64. `limit` is the relative error that is allowed."""
     tries = [problem] if isinstance(problem, Product) else [problem, replace(problem, causal=True)]
-    verdicts = [_verdict(xp, p, read, limit) for p in tries]
-    return next((v for v in verdicts if not v.fault), min(verdicts, key=lambda v: v.error))
+    verdicts = []
+    for p in tries:
+        verdicts.append(_verdict(xp, p, read, limit))
+        if not verdicts[-1].fault:
+            return verdicts[-1]
+    return min(verdicts, key=lambda v: v.error)
 
 
 def _verdict(xp: Any, problem: Problem, read: Read, limit: float) -> Verdict:

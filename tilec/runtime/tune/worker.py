@@ -65,6 +65,8 @@ class Worker:
         except OSError:
             answer = None
         if answer is not None:
+            if answer.status == "failed":  # a kernel that faults leaves a GPU context in which everything else fails, too
+                self.close()
             return answer
         code, words = process.wait(), self._last_words()
         self.close()
