@@ -172,7 +172,7 @@ def test_a_reference_that_takes_too_long(monkeypatch: pytest.MonkeyPatch, tmp_pa
     request = BenchRequest(check_seconds=0.2)
     with pytest.raises(RunError, match="cannot be checked at this size"):
         bench(FakeMachine(), file, request, N=3000)
-    with pytest.raises(RunError, match="taken for GEMM, 64 x 64 x 64.*relative error"):
+    with pytest.raises(RunError, match=r"taken for GEMM, 64 x 64 x 64.*relative error"):
         bench(FakeMachine(wrong=0.75), GEMM, request, M=64, N=64, K=64)
     names = [p.name for p in compiler(file, N=3000)({}, "")[0].plans[0].kernel.params]
     right = f"torch:{names[0]} + {names[1]}"
