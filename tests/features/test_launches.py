@@ -117,3 +117,16 @@ def test_what_goes_wrong_between_waiting_blocks_is_reported():
     values = {"A": np.zeros((3, 32), np.int32), "O": np.zeros((3, 32), np.int32), "S": np.zeros(1, np.int32)}
     outcome = emulator.build(compiled.cu).run("ring_launch", values)
     assert outcome.status == "overrun" and "shared" in outcome.message
+
+
+def test_parameters_keep_their_names_in_the_kernel():
+    text = """
+@T.prim_func
+def keep(A: T.Tensor((32,), "int64"), k: T.int64, m: T.int32):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(32):
+            A[i] = A[i] * k + m
+"""
+    a = np.arange(32, dtype=np.int64)
+    done = check(text, {"A": a, "k": 3, "m": 4}, {"A": a * 3 + 4})
+    assert "keep(long long* __restrict__ A, long long k, int m)" in done.cu

@@ -25,7 +25,8 @@ from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.plan import THREAD, LaunchPlan, Plan, SharedTile, Streamed, Variant
+from tilec.plan.plan import THREAD, LaunchPlan, PGemm, Pipeline, Plan, SharedTile, Streamed, Variant
+from tilec.plan.walk import walk_plan
 
 AXES = "xyz"
 KERNEL_NAMES = frozenset("thread warp lane block workspace panel_blocks panel_top in_panel panel_rows chunk".split())
@@ -90,7 +91,10 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
 
 def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> str:
     """One __global__ function."""
-    kept = KERNEL_NAMES | gemm.RESERVED | pipeline.RESERVED | set(prelude.entries())
+    kept = KERNEL_NAMES | set(prelude.entries())
+    inside = tuple(walk_plan(variant.body))
+    kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
+    kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
     if variant.tensor_maps:
         kept |= hopper.RESERVED | hopper_attention.RESERVED
     names = _parameter_names(signature(plan).names, kept)
