@@ -21,6 +21,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.emit.cexpr_cases import FAMILIES, Case, complaint, device_text, float_to_float_casts
+from tilec.runtime.cubin import cubin_file
 
 THREADS = 256
 SLACK = 4.0  # CUDA's mathematical functions are allowed a few more ulp than glibc's
@@ -28,7 +29,8 @@ SLACK = 4.0  # CUDA's mathematical functions are allowed a few more ulp than gli
 
 def run(cases: list[Case], cp: Any) -> list[np.ndarray]:
     """The outputs of the cases, computed by the current GPU."""
-    module = cp.RawModule(code=device_text(cases), options=("-std=c++17", "-fmad=false"))
+    machine_code = cubin_file(device_text(cases), f"sm_{cp.cuda.Device().compute_capability}", ("-fmad=false",))
+    module = cp.RawModule(path=str(machine_code))
     results = []
     for n, case in enumerate(cases):
         inputs = [cp.asarray(np.ascontiguousarray(a).view(np.uint8)) for a in case.inputs.values()]

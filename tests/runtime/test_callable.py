@@ -247,6 +247,22 @@ def test_blocks_that_wait_for_each_other_are_launched_together(gpu: StandIn, tmp
     assert words(launch) == ["1000", "2000", "100000"] and "stream 3:" in launch
 
 
+def test_sizes_that_are_parameters_follow_from_the_arrays(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy())
+    kernel = tilec.compile(HERE.parents[1] / "samples" / "article_gemm.py", outputs=["C"])
+    gpu.arguments(6)
+    a, b = CupyArray(0x1000, (300, 40), "float16"), CupyArray(0x2000, (40, 520), "float16")
+    c = kernel(a, b)
+    assert c.shape == (300, 520) and c.dtype == np.float16
+    assert kernel(a, b, 300, 520, 40, C=c) is c
+    first, second = (words(line) for line in gpu.log() if line.startswith("launch"))
+    assert first == second == ["1000", "2000", f"{c.data.ptr:x}", f"{300:x}", f"{520:x}", f"{40:x}"]
+    with pytest.raises(ArgumentError, match="`B` is 40x520"):
+        kernel(a, b, 300, 521, 40)
+    with pytest.raises(ArgumentError, match="no tensor `D` to make"):
+        tilec.compile(HERE.parents[1] / "samples" / "article_gemm.py", outputs=["D"])
+
+
 def test_empty_arrays_launch_nothing(gpu: StandIn, tmp_path: Path) -> None:
     compiled(tmp_path, SCALE)(Interface(0, (0, 64), "<u2"), Interface(0, (0, 64), "<f4"), 1.0, 0, False)
     assert gpu.log() == []
