@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tilec.runtime.loader import Module  # noqa: E402
+from tilec.runtime.loader import Module
 
 
 def check(cupy: Any, case: Path) -> str:

@@ -389,7 +389,7 @@ def _only_copy(s: PStmt) -> AsyncCopy | None:
 def _filled(s: PStmt) -> str:
     """The name of the tile that a producer fills."""
     match s:
-        case Stepped(_, body) | TileLoop(body=body):
+        case Stepped(_, body) | TileLoop(body=body) | PIf(then=body):
             return _filled(body)
         case PSeq(parts):
             return _filled(parts[0])

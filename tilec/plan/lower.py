@@ -38,7 +38,7 @@ from tilec.ir.tile import (
     Trap,
     While,
 )  # fmt: skip
-from tilec.ir.visit import stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.access import (
@@ -58,7 +58,7 @@ from tilec.plan.fetches import spread_fetches
 from tilec.plan.fragments import domain, domain_layout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
-from tilec.plan.pipelines import flat, rename, split, used_outside
+from tilec.plan.pipelines import Split, flat, rename, split, split_branch, used_outside
 from tilec.plan.plan import (
     THREAD,
     AsyncCopy,
@@ -204,9 +204,11 @@ class Lowering:
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
         stages = min(s.num_stages or 0, self.at.most_stages)
         if s.kind == "pipelined" and stages > 1 and uniform:
-            parts = split(s, used_outside(self.at.launch_body, s))
-            if parts.producers:
-                return [self.pipeline(s, stages, parts.producers, parts.consumers, parts.versioned, facts)]
+            outside = used_outside(self.at.launch_body, s)
+            parts = split(s, outside)
+            parts = parts if parts.producers else split_branch(s, outside) or parts
+            if parts.producers and (parts.cond is None or not self.varies(parts.cond)):
+                return [self.pipeline(s, stages, parts, facts)]
         if not self.stores_once(s.body) and (found := self.vectorized(s, facts)) is not None:
             return [found]
         together = uniform and not any(self.varies(e) for e in (s.start, s.stop, s.step))
@@ -237,27 +239,32 @@ class Lowering:
         how, digits = Spread(1, width, Const(n // width, INT32)), (turn,) if n > width else ()
         return TileLoop(loop.vars, how, digits, (place,), width, None, None, True, self.inside(loop, width, inner), s.span, extents=loop.extents)
 
-    def pipeline(
-        self, s: For, stages: int, copies: tuple[Copy, ...], rest: tuple[Stmt, ...], versioned: tuple[Buffer, ...], facts: Facts
-    ) -> Pipeline:
+    def pipeline(self, s: For, stages: int, parts: Split, facts: Facts) -> Pipeline:
         """Copies that run `stages - 1` steps ahead, and what stays. The copies count their steps with a variable of their own."""
         ahead = Var(s.var.name, s.var.dtype, VarKind.LOOP, span=s.var.span)
         loading: list[PStmt] = []
         asynchronous = False
-        for c in copies:
+        early = facts.with_loop(ahead, s.start, s.stop, s.step)
+        cond = None if parts.cond is None else substitute(parts.cond, {s.var: ahead})
+        if cond is not None:
+            self.note_loads((cond,), early)
+            early = early.assume(cond)
+        for c in parts.producers:
             moved = rename(c, s.var, ahead)
             assert isinstance(moved, Copy)
-            one = self.copy(moved, facts.with_loop(ahead, s.start, s.stop, s.step), ahead=True)
+            one = self.copy(moved, early, ahead=True)
             asynchronous = asynchronous or isinstance(one, AsyncCopy)
+            one = one if cond is None else PIf(cond, PSeq((one,)), PSeq(()), c.span)
             loading.append(Stepped(c.span, PSeq((one,))))
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
         self.loops += 1
-        consumers = self.sequence(rest, inner, True)
+        consumers = self.sequence(parts.consumers, inner, True)
         self.loops -= 1
-        consumers = spread_fetches(copies, consumers)
+        consumers = spread_fetches(parts.producers, consumers)
         return Pipeline(
-            s.var, s.start, s.stop, stages, versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, versioned), asynchronous, s.span, ahead
-        )
+            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, parts.versioned),
+            asynchronous, s.span, ahead,
+        )  # fmt: skip
 
     # ---- tile loops ------------------------------------------------------------------------------------------------
 

@@ -11,19 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
-from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, Let, Seq, Stmt, Store
+from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A loop body cut in two: `producers` run ahead into the tiles `versioned`, `consumers` stay. `why` is for explain."""
+    """A loop body cut in two: `producers` run ahead into the tiles `versioned`, `consumers` stay. `why` is for explain.
+
+    `cond` (over the loop variable) tells in which steps the producers copy at all; None for every step.
+    """
 
     producers: tuple[Copy, ...]
     consumers: tuple[Stmt, ...]
     versioned: tuple[Buffer, ...]
     why: str = ""
+    cond: Expr | None = None
 
 
 def flat(body: Stmt) -> list[Stmt]:
@@ -54,15 +58,15 @@ def _variables(exprs: Sequence[Expr]) -> set[Var]:
     return {x for e in exprs for x in walk_expr(e) if isinstance(x, Var)}
 
 
+def _inlined(e: Expr, lets: dict[Var, Expr]) -> Expr:
+    while any(v in lets for v in _variables((e,))):
+        e = substitute(e, lets)
+    return e
+
+
 def _resolved(copy: Copy, lets: dict[Var, Expr]) -> Copy:
     """The copy with names bound inside the loop replaced by what they stand for."""
-
-    def inline(e: Expr) -> Expr:
-        while any(v in lets for v in _variables((e,))):
-            e = substitute(e, lets)
-        return e
-
-    out = map_stmt(copy, inline, lambda s: s)
+    out = map_stmt(copy, lambda e: _inlined(e, lets), lambda s: s)
     assert isinstance(out, Copy)
     return out
 
@@ -92,6 +96,27 @@ def split(loop: For, outside: set[Buffer]) -> Split:
             assert isinstance(s, Copy)
             producers.append(s)
     return Split(tuple(producers), tuple(kept), tuple(dict.fromkeys(storage(p.dst.buffer) for p in producers)), why)
+
+
+def split_branch(loop: For, outside: set[Buffer]) -> Split | None:
+    """Cuts a pipelined loop all of whose work stands in one branch, as block-sparse kernels write it; None for other loops.
+
+    The branch must not have an else, and its condition must not depend on what the loop does.
+    """
+    *lets, last = flat(loop.body)
+    if not (isinstance(last, If) and not flat(last.orelse) and all(isinstance(s, Let) for s in lets)):
+        return None
+    values = {s.var: s.value for s in lets if isinstance(s, Let)}
+    cond = _inlined(last.cond, values)
+    _, written = touched([loop.body])
+    loads = {storage(x.buffer) for x in walk_expr(cond) if isinstance(x, Load)}
+    if loads & written or any(b.scope in (Scope.SHARED, Scope.FRAGMENT) for b in loads):
+        return None
+    inner = split(replace(loop, body=Seq((*lets, last.then), loop.span)), outside)
+    if not inner.producers:
+        return None
+    branch = replace(last, then=Seq(inner.consumers[len(lets) :], last.span))
+    return replace(inner, consumers=(*lets, branch), cond=cond)
 
 
 def _fills_shared(s: Copy) -> bool:
