@@ -8,7 +8,7 @@ import tilelang.language as T
 
 
 @tilelang.jit
-def transpose(A, block: int = 64, threads: int = 256, dtype=T.float16):
+def transpose(A, block: int = 128, threads: int = 256, dtype=T.float16):
     M, N = T.const("M, N")
     A: T.Tensor((M, N), dtype)
     B = T.empty((N, M), dtype)

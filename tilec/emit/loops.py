@@ -3,7 +3,8 @@
 A tile loop runs over register digits or over rounds of chunks. Where several elements go together, memory is moved by vectors
 in front of and behind a small unrolled loop over the elements of the chunk.
 
-    for i in T.Parallel(1024): Y[i] = X[i] * 2  ->  vec<float, 4> X_v = load_vec<4>(...); for (e ...) Y_v.v[e] = X_v.v[e] * 2.0f; store_vec(...)
+    for i in T.Parallel(1024): Y[i] = X[i] * 2
+ -> vec<float, 4> X_v = load_vec<4>(...); for (e ...) Y_v.v[e] = X_v.v[e] * 2.0f; store_vec(...)
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ from tilec.plan.plan import AsyncCopy, ElementKey, InMemory, Leaf, PFor, PIf, PS
 class Statements(Protocol):
     """Writes the statements inside a loop."""
 
-    def sequence(self, seq: PSeq, facts: Facts) -> str: ...
-    def statement(self, s: PStmt, facts: Facts) -> str: ...
+    def sequence(self, seq: PSeq, facts: Facts) -> str:
+        """Statements in order, unused declarations left out."""
+
+    def statement(self, s: PStmt, facts: Facts) -> str:
+        """One statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,9 @@ class LoopWriter:
             facts = facts.with_range(v, 0, g.size - 1)
         return facts
 
-    def values(self, variables: tuple[Var, ...], values: tuple[Expr, ...], body: PSeq | None, guard: Expr | None, facts: Facts) -> list[str]:
+    def values(
+        self, variables: tuple[Var, ...], values: tuple[Expr, ...], body: PSeq | None, guard: Expr | None, facts: Facts
+    ) -> list[str]:
         """`name = value` for every variable of the domain that something mentions."""
         used = set() if body is None else _mentioned(body)
         if guard is not None:
@@ -175,7 +181,9 @@ class LoopWriter:
         found = [self.spell.checks(x.buffer, x.indices) for x in stores]
         if not found:
             return ()
-        return tuple(c for c in found[0] if all(c in other and self.is_wide(x.buffer, x.indices) for x, other in zip(stores, found, strict=True)))
+        if not all(self.is_wide(x.buffer, x.indices) for x in stores):
+            return ()
+        return tuple(c for c in found[0] if all(c in other for other in found))
 
     def chunk(self, s: TileLoop, body: Sequence[PStmt], digits: dict[Var, str], facts: Facts, once: str) -> str:
         """What happens to one chunk."""
@@ -202,7 +210,8 @@ class LoopWriter:
         else:
             moved = self.element_meaning(s, digits, element)
             # Numbers that also stand in front of the loop, for its first element, go by another name for each of them.
-            moved |= {leaf.var: spell.names.fresh(leaf.var.name) for leaf in leaves if isinstance(leaf, Let) and leaf.var in spell.variables}
+            placed = [leaf.var for leaf in leaves if isinstance(leaf, Let) and leaf.var in spell.variables]
+            moved |= {var: spell.names.fresh(var.name) for var in placed}
             for x in body:
                 if isinstance(x, PScalar) and isinstance(x.stmt, Store):
                     text = self.element_store(x.stmt, s.vector, element, moved, (digits, first), facts, before, after, once)
@@ -213,7 +222,8 @@ class LoopWriter:
                         each.append((self.inner.statement(alone, facts), self.declared(x)))
                 facts = _after(x, facts)
         spell.vectors = saved
-        return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each="\n".join(without_unused(each)), after=after)
+        inside = "\n".join(without_unused(each))
+        return render("parallel/elements.cu.jinja", before=before, element=element, count=s.vector, each=inside, after=after)
 
     def wide_loads(self, leaves: Iterable[Leaf]) -> list[ElementKey]:
         """The reads that are done by whole vectors, each once, in order."""

@@ -51,7 +51,8 @@ def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int) -> str:
         spell.need(name)
     return render(
         "reduce/scan.cu.jinja", type=ctype(dtype), name=spell.buffer(s.buffer), sum=spell.var(sums), value=spell.var(value),
-        merge=merge, advance=advance, identity=spell.expr(identity(s.op, dtype), facts), outer=outer[::-1], along=along[::-1], n=spell.var(inner), line=line,
+        merge=merge, advance=advance, identity=spell.expr(identity(s.op, dtype), facts),
+        outer=outer[::-1], along=along[::-1], n=spell.var(inner), line=line,
         register=spell.expr(_register(s.layout.regs, digits), known), valid=_valid(spell, s, digits, known), reverse=s.reverse,
         shuffle=shuffle, scratch="" if s.scratch is None else spell.buffer(s.scratch), slots=threads // line.lanes,
         number=_number([*outer, *along]), results=prod(x.count for x in (*outer, *along)), before=spell.names.fresh("before"),

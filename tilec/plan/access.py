@@ -237,7 +237,8 @@ def shared_width(
     width = min(most, CHUNK // layout.itemsize)
     while width > 1:
         at = Chunk(var, width, facts.with_range(var, divisor=width), opaque)
-        rows = all(s % width == 0 or (isinstance(e, Const) and e.value == 0) for s, e in zip(layout.strides[:-1], indices[:-1], strict=True))
+        outer = zip(layout.strides[:-1], indices[:-1], strict=True)
+        rows = all(s % width == 0 or (isinstance(e, Const) and e.value == 0) for s, e in outer)
         if rows and _neighbours(indices, at) and divisor(indices[-1], at.facts) % width == 0:
             break
         width //= 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tilec.diagnostics import error
+from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
@@ -179,7 +179,7 @@ class _Walk:
         if not uniform:
             raise error(
                 "TL0502", f"this branch is taken by some threads only, but {names} must be complete for all of them first",
-                s.stmt.span if isinstance(s, PScalar) else getattr(s, "span"),
+                s.stmt.span if isinstance(s, PScalar) else getattr(s, "span", NOWHERE),
                 help="move the statement that fills the tile out of the branch",
             )  # fmt: skip
         return [PBarrier(why=names)]

@@ -237,7 +237,8 @@ class Lowering:
         turn = Var("turn", kind=VarKind.LOOP)
         place: Expr = Binary("mul", turn, Const(width, INT32), INT32) if n > width else Const(0, INT32)
         how, digits = Spread(1, width, Const(n // width, INT32)), (turn,) if n > width else ()
-        return TileLoop(loop.vars, how, digits, (place,), width, None, None, True, self.inside(loop, width, inner), s.span, extents=loop.extents)
+        body = self.inside(loop, width, inner)
+        return TileLoop(loop.vars, how, digits, (place,), width, None, None, True, body, s.span, extents=loop.extents)
 
     def pipeline(self, s: For, stages: int, parts: Split, facts: Facts) -> Pipeline:
         """Copies that run `stages - 1` steps ahead, and what stays. The copies count their steps with a variable of their own."""
