@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec.runtime.numbers import ArgumentError, bits
+from tilec.runtime.numbers import ArgumentError, bits, quick_bits
 
 FLOATS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
           "float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
@@ -66,3 +66,15 @@ def test_booleans() -> None:
     assert [bits("b", v, "bool") for v in (True, False, 1, np.bool_(True), 0.0)] == [1, 0, 1, 1, 0]
     with pytest.raises(ArgumentError):
         bits("b", 2, "bool")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_quick_way_gives_the_same_bits(dtype: str) -> None:
+    quick = quick_bits(dtype)
+    assert (quick is None) is (dtype not in ("float64", "float32", "float16"))
+    rng = np.random.default_rng()
+    numbers = [0.0, -0.0, math.inf, -math.inf, 5e-324, 1e-40, 65504.0, 2.0**-24, 2.0**-25, *(rng.standard_normal(200) * 2.0 ** rng.integers(-30, 15, 200)).tolist()]
+    for value in numbers if quick else []:
+        assert quick(value) == bits("x", value, dtype), value
+    if quick:
+        assert math.isnan(number_of(quick(math.nan), dtype))

@@ -58,6 +58,7 @@ class Kernel:
         self._names = [p["name"] for p in params]
         self._dtypes = [p["dtype"] for p in params]
         self._kinds = [_kind(p) for p in params]
+        self._quick = [numbers.quick_bits(d) for d in self._dtypes]
         self._slots = {name: i for i, name in enumerate(self._names)}
         self.outputs: tuple[str, ...] = tuple(entry["outputs"] if outputs is None else outputs)
         for name in self.outputs:
@@ -65,6 +66,7 @@ class Kernel:
                 raise ArgumentError(f"{self.symbol} has no tensor `{name}` to make; its parameters are {', '.join(self._names)}")
         count = len(entry["params"])
         self._all = list(range(count))
+        self._unnamed = [_MISSING] * (len(params) - count)
         self._inputs = [i for i in self._all if self._names[i] not in self.outputs]
         self._returned = [self._slots[n] for n in self.outputs]
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -127,8 +129,8 @@ class Kernel:
 
     def _arrange(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """The arguments in slots, in the order of parameters and extents."""
-        if len(args) == len(self._all) == len(self._names) and not named:
-            return list(args)
+        if len(args) == len(self._all) and not named:
+            return [*args, *self._unnamed]
         order = self._inputs if len(args) <= len(self._inputs) else self._all
         if len(args) > len(order):
             raise ArgumentError(f"{self.symbol} takes {len(order)} arguments, {len(args)} were given: {self.signature}")
@@ -149,20 +151,14 @@ class Kernel:
         values: list[int] = []
         key: list[Any] = []
         owners: list[Any] = []
-        readers = self._readers
-        for i, a in enumerate(given):
-            kind = self._kinds[i]
-            if kind != _TENSOR:
+        for i, (kind, a) in enumerate(zip(self._kinds, given, strict=True)):
+            if a is _MISSING or kind == _INTEGER:
                 values.append(0)
-                if kind == _INTEGER or a is _MISSING:
-                    key.append(a)
-                else:
-                    values[i] = numbers.bits(self._names[i], a, self._dtypes[i])
-            elif a is _MISSING:
-                values.append(0)
-                key.append(None)
+                key.append(a)
+            elif kind == _FLOAT:
+                values.append(self._float(i, a))
             else:
-                read = readers.get(type(a)) or self._reader(a)
+                read = self._readers.get(type(a)) or self._reader(a)
                 if read is not None:
                     address, about = read(a)
                 else:
@@ -172,6 +168,13 @@ class Kernel:
                 values.append(address)
                 key += (about, address % ALIGNMENT)
         return values, tuple(key), owners
+
+    def _float(self, slot: int, value: Any) -> int:
+        quick = self._quick[slot]
+        if quick is not None and type(value) is float:
+            with contextlib.suppress(OverflowError):
+                return quick(value)
+        return numbers.bits(self._names[slot], value, self._dtypes[slot])
 
     def _reader(self, array: Any) -> Callable[[Any], Reading] | None:
         found = arrays.reader(array)

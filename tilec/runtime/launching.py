@@ -87,9 +87,11 @@ class Plan:
     _frames: list[Frame] = field(default_factory=list)
     _maps: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _pack: Any = None
+    _shapes: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         self._pack = struct.Struct(f"<{self.count}Q").pack_into
+        self._shapes = tuple((launch.function, *launch.grid, *launch.block, launch.shared_bytes) for launch in self.launches)
 
     def launch(self, gpu: Driver, values: Sequence[int], stream: int) -> None:
         """Queues every launch. Raises GpuError where the driver refuses one."""
@@ -113,8 +115,11 @@ class Plan:
         for index, launch in enumerate(self.launches):
             if launch.maps:
                 self._write_maps(frame, index, launch, values)
-            shape, pointers = (launch.function, *launch.grid, *launch.block, launch.shared_bytes, stream), frame.pointers[index]
-            result = gpu.launch_cooperative(*shape, pointers) if launch.cooperative else gpu.launch_kernel(*shape, pointers, None)
+            shape, pointers = self._shapes[index], frame.pointers[index]
+            if launch.cooperative:
+                result = gpu.launch_cooperative(*shape, stream, pointers)
+            else:
+                result = gpu.launch_kernel(*shape, stream, pointers, None)
             if result:
                 gpu.check(result, f"the launch of {launch.symbol}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from tilec.ir.dtypes import DType, Kind, int_range, lookup
@@ -107,6 +108,15 @@ def _round(value: float, exponent_bits: int, mantissa_bits: int) -> int:
     if rest > 0.5 or (rest == 0.5 and whole % 2):
         whole += 1
     return whole + ((exponent + bias - 1) << mantissa_bits)  # the leading one adds 1 to the exponent field
+
+
+def quick_bits(dtype: str) -> Callable[[float], int] | None:
+    """A fast way from a Python float to its bits for the types that C knows; it raises whatever it likes for what is not so simple."""
+    letters = {"float64": "dQ", "float32": "fI", "tfloat32": "fI", "float16": "eH"}.get(dtype)
+    if letters is None:
+        return None
+    pack, unpack = struct.Struct(f"<{letters[0]}").pack, struct.Struct(f"<{letters[1]}").unpack
+    return lambda value: int(unpack(pack(value))[0])
 
 
 def is_integer(dtype: str) -> bool:
