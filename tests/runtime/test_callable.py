@@ -368,3 +368,26 @@ def test_processes_that_compile_the_same_kernel_at_once_all_succeed(gpu: StandIn
     assert [p.communicate()[0].strip() for p in running] == ["fine"] * 6
     entries = list((tmp_path / "shared" / "cubins").iterdir())
     assert [e.suffix for e in entries] == [".cubin"] and entries[0].read_bytes().startswith(b"\x7fELF")
+
+
+def test_tensor_maps_are_made_for_every_address_and_kept(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file for two architectures: Hopper's body with maps on an H200, the portable one on an older GPU."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy())
+    monkeypatch.setenv("FAKE_CAPABILITY", "90")
+    kernel = compiled(tmp_path, MATMUL, N=1024, K=512, arch="sm_80,sm_90a")
+    variants = kernel.entry["launches"][0]["variants"]
+    assert [v["arch"] for v in variants][0] == "sm_90a" and variants[0]["tensor_maps"]
+    out = CupyArray(0x90000, (1024, 1024), "float32")
+    for address in (0x10000, 0x20000, 0x10000):
+        kernel(CupyArray(address, (1024, 512), "float16"), CupyArray(0x50000, (512, 1024), "float16"), C=out)
+    log = gpu.log()
+    assert [line.split()[1] for line in log if line.startswith("launch")] == [variants[0]["symbol"]] * 3
+    made = [line.split()[1] for line in log if line.startswith("map")]
+    assert made.count("0x10000") == made.count("0x20000") == 1 and made.count("0x50000") == 1
+    (entry,) = (tmp_path / "cache" / "cubins").iterdir()
+    assert entry.read_bytes() == b"\x7fELFsm_90a"
+    monkeypatch.setenv("FAKE_CAPABILITY", "86")
+    older = of_text(kernel.source, "k")
+    older(CupyArray(0x10000, (1024, 512), "float16"), CupyArray(0x50000, (512, 1024), "float16"), C=out)
+    portable = {v["symbol"] for v in variants if not v["tensor_maps"]}
+    assert portable and gpu.log()[-1].split()[1] in portable
