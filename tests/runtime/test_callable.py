@@ -376,7 +376,7 @@ def test_tensor_maps_are_made_for_every_address_and_kept(gpu: StandIn, tmp_path:
     monkeypatch.setenv("FAKE_CAPABILITY", "90")
     kernel = compiled(tmp_path, MATMUL, N=1024, K=512, arch="sm_80,sm_90a")
     variants = kernel.entry["launches"][0]["variants"]
-    assert [v["arch"] for v in variants][0] == "sm_90a" and variants[0]["tensor_maps"]
+    assert next(v["arch"] for v in variants) == "sm_90a" and variants[0]["tensor_maps"]
     out = CupyArray(0x90000, (1024, 1024), "float32")
     for address in (0x10000, 0x20000, 0x10000):
         kernel(CupyArray(address, (1024, 512), "float16"), CupyArray(0x50000, (512, 1024), "float16"), C=out)
