@@ -122,6 +122,48 @@ def k(A: T.Tensor((64,), "int8"), B: T.Tensor((2, 16), "int32")):
             T.atomic_max(s[1, i % 16], T.cast(A[i], "int32") if A[63 - i] > 0 else T.cast(A[i] > 3, "int32"))
         T.copy(s, B)
 """,
+    "places and bounds that are read from what the statement changes": """
+def k(A: T.Tensor((256,), "int32"), B: T.Tensor((4, 64), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        s = T.alloc_shared((64,), "int32")
+        f = T.alloc_fragment((64,), "int32")
+        acc = T.alloc_fragment((64,), "int32")
+        for i in T.Parallel(64):
+            s[i] = 3 + i
+            f[i] = 5 + i
+        T.copy(A[s[1]:s[1] + 64], s)
+        T.copy(s, B[0, 0:64])
+        T.copy(A[f[1]:f[1] + 64], f)
+        T.copy(f, B[1, 0:64])
+        T.clear(acc)
+        n = T.alloc_var("int32")
+        n = 4
+        for k in T.Pipelined(n, num_stages=3):
+            T.copy(A[k * 64:k * 64 + 64], s)
+            for i in T.Parallel(64):
+                acc[i] += s[63 - i]
+            n = n - 1
+        T.copy(acc, B[2, 0:64])
+        m = T.alloc_shared((1,), "int32")
+        m[0] = 40
+        for i in T.Parallel(m[0]):
+            s[i] = A[i]
+        m[0] = 20
+        for i in T.Parallel(m[0]):
+            s[i] = s[i] + 1
+        T.copy(s, B[3, 0:64])
+""",
+    "copies from one part of a tile to another": """
+def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        s = T.alloc_shared((64,), "int32")
+        T.copy(A, s)
+        T.copy(s[0:48], s[16:64])
+        f = T.alloc_fragment((64,), "int32")
+        T.copy(s, f)
+        T.copy(f[8:40], f[0:32])
+        T.copy(f, B)
+""",
     "a loop on a variable that all threads have alike, beside code of single threads": """
 def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
     with T.Kernel(1, threads=64) as bx:

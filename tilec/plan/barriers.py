@@ -28,6 +28,7 @@ from tilec.plan.plan import (
     PSeq,
     PStmt,
     PWhile,
+    Spread,
     Stepped,
     TileLoop,
 )  # fmt: skip
@@ -93,8 +94,11 @@ class _Walk:
                 case PSeq(body):
                     for c in body:
                         visit(c)
-                case Stepped(_, body) | TileLoop(body=body):
+                case Stepped(_, body):
                     visit(body)
+                case TileLoop():
+                    read(s.guard, *s.values, *([s.how.rounds] if isinstance(s.how, Spread) else []))
+                    visit(s.body)
                 case PScalar(leaf):
                     read(*stmt_exprs(leaf))
                     if isinstance(leaf, Atomic) and leaf.result is None and leaf.op not in ("load", "store"):
@@ -112,7 +116,7 @@ class _Walk:
                     visit(then)
                     visit(orelse)
                 case AsyncCopy():
-                    read(*s.src_index, *s.dst_index, s.valid)
+                    read(*s.src_index, *s.dst_index, s.valid, s.guard, *s.values, s.how.rounds)
                     reads.add(storage(s.src))
                     writes.add(storage(s.dst))
                 case FillRegisters(_, value):

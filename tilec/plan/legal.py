@@ -16,8 +16,8 @@ from tilec.analysis.ranges import divisor
 from tilec.diagnostics import Diagnostic, Severity, Span
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
-from tilec.ir.visit import map_expr, map_stmt, storage, stmt_children, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
+from tilec.ir.visit import map_expr, map_stmt, stmt_children, stmt_exprs, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, register_index
@@ -26,8 +26,9 @@ from tilec.plan.fragments import domain, domain_layout, infer, propagate
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.instructions import choose
 from tilec.plan.policies import policies
-from tilec.plan.scans import scan_layout
 from tilec.plan.private import by_thread, fill_as_parallel
+from tilec.plan.scans import scan_layout
+from tilec.plan.snapshots import snapshots
 from tilec.targets import Target
 
 
@@ -89,7 +90,7 @@ def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
 def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None) -> Legal:
     """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already."""
     remarks: list[Diagnostic] = []
-    body = _expand(by_thread(body))
+    body = _expand(by_thread(snapshots(body)))
     for _ in range(64):
         stage = _Stage(threads, target, ieee)
         required = {**(fixed or {}), **_choose_gemms(body, stage)}
@@ -308,9 +309,6 @@ def _move(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
 def _expand(s: Stmt) -> Stmt:
     """Spells out what has no mechanism of its own: fills of a part of a fragment."""
     match s:
-        case Fill(dst, value) if any(isinstance(e, Load) and storage(e.buffer) is storage(dst.buffer) for e in walk_expr(value)):
-            before = Var("filling", value.dtype, VarKind.LET, span=s.span)  # the value from before the first element changes
-            return Seq((Let(before, value, s.span), _expand(replace(s, value=before))), s.span)
         case Fill(dst) if dst.buffer.scope is not Scope.FRAGMENT or not whole(dst):
             return fill_as_parallel(s)
         case _:
