@@ -56,6 +56,7 @@ def own(A: T.Tensor((64,), "float32"), P: T.Tensor((64, 4), "uint8"), B: T.Tenso
         T.call_extern("int32", "bump", T.address_of(calls[0]), 4)
         more = T.call_extern("int32", "bump", calls, T.call_extern("int32", "three"))
         N[tx] = more * 1000 + calls[0]
+        T.call_extern("reverse", T.access_ptr(G, "rw", offset=0), 0, tx, dtype="float16")
         T.call_extern("void", "reverse", T.access_ptr(G, "rw", offset=32), 32, tx)
 '''
 

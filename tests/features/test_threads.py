@@ -34,6 +34,24 @@ def gemv(A: T.Tensor(({y}, {x}), "float32"), S: T.Tensor(({y}, {x}), "float32"),
     check(text, {"A": a, "S": poison((y, x), np.float32), "M": poison((y, x), np.int32)}, {"S": sums, "M": largest}, 2e-5)
 
 
+@pytest.mark.parametrize("threads, axis", [((2, 32, 1), 1), ((8, 16, 2), 2), ((3, 10, 2), 1), ((4, 8, 4), 1), ((64, 4, 1), 1)])
+def test_threads_along_another_axis_get_the_reduction(threads, axis):
+    x, y, z = threads
+    text = f"""
+@T.prim_func
+def gemv(A: T.Tensor(({z}, {y}, {x}), "int32"), S: T.Tensor(({z}, {y}, {x}), "int32")):
+    with T.Kernel(1, threads={threads}):
+        tx, ty, tz = T.get_thread_bindings()
+        total = T.alloc_local((1,), "int32")
+        with {REDUCE.format(op="x + y", dtype="int32")}:
+            T.evaluate(T.tvm_thread_allreduce(T.uint32(1), A[tz, ty, tx], True, total[0], {("tx", "ty", "tz")[axis]}, dtype="handle"))
+        S[tz, ty, tx] = total[0]
+"""
+    a = np.random.default_rng().integers(-99, 99, (z, y, x)).astype(np.int32)
+    wanted = np.broadcast_to(a.sum(2 - axis, keepdims=True), a.shape)
+    check(text, {"A": a, "S": poison(a.shape, np.int32)}, {"S": wanted})
+
+
 def test_a_reduction_by_any_function_over_all_threads():
     text = f"""
 @T.prim_func

@@ -19,8 +19,8 @@ from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
 from tilec.frontend.names import assigned, bind, import_name, is_var, lookup, snapshot
 from tilec.frontend.syntax import walk
 from tilec.frontend.values import ClassValue, Fatal, Frame, Module, Poison, Reported
-from tilec.ir.expr import Buffer, Const, Expr
-from tilec.ir.tile import Break, Continue, Store
+from tilec.ir.expr import Buffer, Call, Const, Expr
+from tilec.ir.tile import Break, Continue, Evaluate, Store
 from tilec.language import regions
 from tilec.language.values import Ref, Slice, Value
 
@@ -93,7 +93,9 @@ def _statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
         case cst.Expr(value=value):
             if not isinstance(value, (cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)):
                 m.b.hint = ""
-                m.eval(value, frame)
+                result = m.eval(value, frame)
+                if isinstance(result, Call) and result.foreign and m.b.launch is not None:
+                    m.b.emit(Evaluate(result, frame.source.span(node)))
         case cst.Assign():
             _assign(m, node, frame)
         case cst.AugAssign():

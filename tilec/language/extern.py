@@ -22,7 +22,6 @@ from tilec.language.context import in_kernel
 from tilec.language.regions import is_element, region
 from tilec.language.show import describe
 from tilec.language.values import Ref
-from tilec.language.warp import held
 
 _NAME = re.compile(r"(::)?[A-Za-z_]\w*(::[A-Za-z_]\w*|<[\w\s:,<>*]*>)*")
 _MASKS = {1: "r", 2: "w", 3: "rw"}
@@ -68,13 +67,11 @@ def _target(b: Builder, what: str, args: tuple[Any, ...], dtype: Any) -> tuple[D
 
 
 def _call(b: Builder, name: str, args: tuple[Any, ...], kind: DType) -> Expr | None:
-    hint, b.hint = b.hint, ""
     call = Call(name, tuple(_argument(b, a) for a in args), kind, True)
-    b.hint = hint
     if kind == HANDLE:
         b.emit(Evaluate(call, b.span))
         return None
-    return held(b, call, hint or "result")
+    return call
 
 
 def _argument(b: Builder, value: Any) -> Expr:

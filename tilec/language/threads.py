@@ -124,31 +124,61 @@ def tvm_thread_allreduce(b: Builder, size: Any, value: Any, cond: Any, out: Any,
     target = Ref(out, (0,) * out.rank, b.span) if isinstance(out, Buffer) else out
     if not is_element(target):
         raise b.error("TL0206", f"the result of T.tvm_thread_allreduce must be an element, got {describe(out)}")
-    kind = target.buffer.dtype
-    width = _extent(b, axes)
-    threads = prod(in_kernel(b, "tvm_thread_allreduce").threads or DEFAULT_THREADS)
     hint, b.hint = b.hint, ""
-    mine = held(b, as_expr(b, value, kind), "part")
-    op = _operation(b, mine)
-    if op and width <= WARP and width & (width - 1) == 0:
-        total: Expr = butterfly(b, op, mine, width)
-    elif op and width % WARP == 0:
-        total = _over_warps(b, butterfly(b, op, mine, WARP), width, threads)
-    else:
-        total = _over_threads(b, mine, width, threads)
+    mine = held(b, as_expr(b, value, target.buffer.dtype), "part")
+    op, group = _operation(b, mine), _Group.of(b, axes)
+    total: Expr = mine
+    if op and group.even:
+        total = butterfly(b, op, mine, tuple(d for d in group.distances if d < WARP))
+        group = group.beyond_warps()
+    if group.size > 1:
+        total = _through_memory(b, total, group)
     b.hint = hint
     write(b, target, total)
 
 
-def _extent(b: Builder, axes: tuple[Any, ...]) -> int:
-    """How many neighbouring threads the axes name together."""
-    counts = in_kernel(b, "tvm_thread_allreduce").threads or DEFAULT_THREADS
-    given = {v.axis for v in axes if isinstance(v, Var) and v.kind is VarKind.THREAD}
-    wide = [a for a in range(3) if counts[a] > 1]
-    used = [a for a in wide if a in given]
-    if used != wide[: len(used)] or any(not isinstance(v, (Var, Const, int)) for v in axes):
-        raise b.error("TL0206", "T.tvm_thread_allreduce takes thread indices from x on: tx, or tx and ty, or all three")
-    return prod(counts[a] for a in used)
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The threads that are combined: along each axis (place value in the thread's number, size), the fastest first."""
+
+    axes: tuple[tuple[int, int], ...]
+    threads: int
+
+    @staticmethod
+    def of(b: Builder, axes: tuple[Any, ...]) -> _Group:
+        """The group of the thread indices that the author names."""
+        counts = in_kernel(b, "tvm_thread_allreduce").threads or DEFAULT_THREADS
+        if any(not (isinstance(v, (Const, int)) or (isinstance(v, Var) and v.kind is VarKind.THREAD)) for v in axes):
+            raise b.error("TL0206", "T.tvm_thread_allreduce takes thread indices: T.get_thread_binding(0) and the like")
+        given = {v.axis for v in axes if isinstance(v, Var)}
+        places = (1, counts[0], counts[0] * counts[1])
+        return _Group(tuple((places[a], counts[a]) for a in range(3) if a in given and counts[a] > 1), prod(counts))
+
+    @property
+    def size(self) -> int:
+        """How many threads are combined."""
+        return prod(n for _, n in self.axes)
+
+    @property
+    def even(self) -> bool:
+        """True when all places and sizes are powers of two, so that partners differ in single bits of the number."""
+        return all(n & (n - 1) == 0 for pair in self.axes for n in pair)
+
+    @property
+    def distances(self) -> tuple[int, ...]:
+        """The bits in which partners differ, for an even group."""
+        return tuple(place << k for place, size in self.axes for k in range(size.bit_length() - 1))
+
+    def beyond_warps(self) -> _Group:
+        """What is left of an even group when the lanes of each warp have been combined."""
+        return _Group(tuple((d, 2) for d in self.distances if d >= WARP), self.threads)
+
+    def steps(self) -> list[int]:
+        """The numbers of all threads of a group, from its first one."""
+        out = [0]
+        for place, size in self.axes:
+            out = [n + k * place for k in range(size) for n in out]
+        return sorted(out)
 
 
 def _combined(b: Builder, x: Expr, y: Expr) -> Expr:
@@ -170,39 +200,22 @@ def _operation(b: Builder, like: Var) -> str:
             return ""
 
 
-def _over_warps(b: Builder, total: Expr, width: int, threads: int) -> Expr:
-    """Combines the results of the warps of each group of `width` threads."""
-    warps = width // WARP
+def _through_memory(b: Builder, mine: Expr, group: _Group) -> Expr:
+    """The values of a group through shared memory, combined one after another by each of its threads."""
     number = thread_number(b, "tvm_thread_allreduce")
-    parts = _shared(b, total, threads // WARP)
-    warp = as_expr(b, binary(b, "floordiv", number, WARP))
-    lane = as_expr(b, binary(b, "mod", number, WARP))
-    store = Store(parts, (warp,), total, b.span)
-    b.emit(If(Compare("eq", lane, Const(0, lane.dtype)), store, Seq((), b.span), b.span))
-    first = as_expr(b, binary(b, "mul", binary(b, "floordiv", number, width), warps))
-    return _folded(b, parts, first, warps)
-
-
-def _over_threads(b: Builder, mine: Expr, width: int, threads: int) -> Expr:
-    """Combines the values of each group of `width` threads, one after another."""
-    number = thread_number(b, "tvm_thread_allreduce")
-    parts = _shared(b, mine, threads)
-    b.emit(Store(parts, (number,), mine, b.span))
-    first = as_expr(b, binary(b, "mul", binary(b, "floordiv", number, width), width))
-    return _folded(b, parts, first, width)
-
-
-def _shared(b: Builder, like: Expr, count: int) -> Buffer:
-    parts = Buffer("parts", like.dtype, (Const(count, INT32),), Scope.SHARED, span=b.span)
+    parts = Buffer("parts", mine.dtype, (Const(group.threads, INT32),), Scope.SHARED, span=b.span)
     b.emit(Alloc(parts, b.span))
-    return parts
-
-
-def _folded(b: Builder, parts: Buffer, first: Expr, count: int) -> Expr:
-    """parts[first] to parts[first + count - 1], combined in this order."""
-    total: Expr = held(b, Load(parts, (first,)), "total")
-    for k in range(1, count):
-        total = held(b, _combined(b, total, Load(parts, (as_expr(b, binary(b, "add", first, k)),))), "total")
+    b.emit(Store(parts, (number,), mine, b.span))
+    first: Any = number
+    for place, size in group.axes:
+        digit = binary(b, "mod", binary(b, "floordiv", number, place), size)
+        first = binary(b, "sub", first, binary(b, "mul", digit, place))
+    start = held(b, as_expr(b, first), "first")
+    total: Expr | None = None
+    for step in group.steps():
+        one = Load(parts, (as_expr(b, binary(b, "add", start, step)),))
+        total = held(b, one if total is None else _combined(b, total, one), "total")
+    assert total is not None
     return total
 
 

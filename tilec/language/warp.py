@@ -24,6 +24,7 @@ from tilec.language.values import Ref
 WARP = 32
 FULL = 0xFFFFFFFF
 DEFAULT_THREADS = (128, 1, 1)
+_LANES = (1, 2, 4, 8, 16)
 _BITS = {8: UINT8, 16: UINT16}
 
 
@@ -243,40 +244,38 @@ def _block_vote(b: Builder, name: str, predicate: Any) -> Expr:
 
 def warp_reduce_sum(b: Builder, value: Any) -> Expr:
     """The sum over the lanes of the warp, in each of them."""
-    return butterfly(b, "add", value, WARP)
+    return butterfly(b, "add", value, _LANES)
 
 
 def warp_reduce_max(b: Builder, value: Any) -> Expr:
     """The maximum over the lanes of the warp, in each of them."""
-    return butterfly(b, "max", value, WARP)
+    return butterfly(b, "max", value, _LANES)
 
 
 def warp_reduce_min(b: Builder, value: Any) -> Expr:
     """The minimum over the lanes of the warp, in each of them."""
-    return butterfly(b, "min", value, WARP)
+    return butterfly(b, "min", value, _LANES)
 
 
 def warp_reduce_bitand(b: Builder, value: Any) -> Expr:
     """The bitwise and over the lanes of the warp, in each of them."""
-    return butterfly(b, "and", value, WARP)
+    return butterfly(b, "and", value, _LANES)
 
 
 def warp_reduce_bitor(b: Builder, value: Any) -> Expr:
     """The bitwise or over the lanes of the warp, in each of them."""
-    return butterfly(b, "or", value, WARP)
+    return butterfly(b, "or", value, _LANES)
 
 
-def butterfly(b: Builder, op: str, value: Any, lanes: int) -> Expr:
-    """The combination over groups of `lanes` neighbouring lanes (a power of two up to 32), in each of them."""
+def butterfly(b: Builder, op: str, value: Any, distances: tuple[int, ...]) -> Expr:
+    """The combination over all lanes whose numbers differ in these bits only, in each of them."""
     together(b, f"warp_reduce_{op}")
     hint, b.hint = b.hint or "total", ""
     total: Expr = held(b, as_expr(b, value), hint)
     if op in ("and", "or") and not total.dtype.is_int:
         raise b.error("TL0315", f"a bitwise reduction is not defined for {total.dtype}")
-    step = lanes // 2
-    while step:
-        total = held(b, Binary(op, total, _shuffle(b, "shfl_xor", total, step, WARP, FULL), total.dtype), hint)
-        step //= 2
+    for distance in reversed(distances):
+        total = held(b, Binary(op, total, _shuffle(b, "shfl_xor", total, distance, WARP, FULL), total.dtype), hint)
     return total
 
 
