@@ -73,13 +73,31 @@ def fake_torch(stream: int = 0) -> Any:
     """Stands for torch: allocates at round addresses, and has a current stream."""
     made: list[tuple[Any, ...]] = []
 
+    entered = [""]
+
+    class Entered(_Within):
+        """The stream that allocations belong to meanwhile."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> Entered:
+            entered.append(self.name)
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            entered.pop()
+
     def empty(shape: tuple[int, ...], dtype: TorchType, device: int) -> Tensor:
-        made.append((shape, str.__str__(dtype), device))
+        made.append((shape, str.__str__(dtype), device, *filter(None, entered[-1:])))
         return Tensor(0x10000 * len(made), tuple(shape), str.__str__(dtype), device)
 
     names = ("bool", "int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn")
     current = types.SimpleNamespace(cuda_stream=stream)
-    cuda = types.SimpleNamespace(current_stream=lambda device: current)
+    cuda = types.SimpleNamespace(
+        current_stream=lambda device: current, stream=Entered, default_stream=lambda device: "default",
+        ExternalStream=lambda number, device: f"stream {number}",
+    )  # fmt: skip
     return types.SimpleNamespace(made=made, empty=empty, device=lambda kind, index: index, cuda=cuda, **{n: TorchType(n) for n in names})
 
 

@@ -130,6 +130,17 @@ def test_outputs_are_made_by_the_library_of_the_inputs(gpu: StandIn, tmp_path: P
     assert "stream 6:" in gpu.log()[-1]
 
 
+def test_outputs_belong_to_the_stream_that_is_given(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = fake_torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    kernel = compiled(tmp_path, MATMUL, N=256, K=128)
+    a, b = Tensor(0x1000, (200, 128), "float16"), Tensor(0x2000, (128, 256), "float16")
+    for stream in (9, 0):
+        kernel(a, b, stream=stream)
+    assert [entry[3] for entry in torch.made] == ["stream 9", "default"]
+    assert [line.partition("stream ")[2] for line in gpu.log() if line.startswith("launch")] == ["9:", "0:"]
+
+
 def test_the_variant_follows_the_alignment_of_every_call(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy())
     kernel = compiled(tmp_path, MATMUL.replace("def matmul(N, K):", 'def matmul(N):\n    K = T.dynamic("K")'), N=256)

@@ -195,7 +195,9 @@ class Allocator:
         kind, device = getattr(torch, dtype), torch.device("cuda", self.device)
         if stream is None:
             return torch.empty(shape, dtype=kind, device=device)
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
+        # torch takes an external stream of number 0 for a request of a new one
+        given = torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
+        with torch.cuda.stream(given):
             return torch.empty(shape, dtype=kind, device=device)
 
     def _cupy_type(self, dtype: str) -> Any:
