@@ -48,6 +48,22 @@ Element types, each also a cast (`T.float16(x)`): {types}.
   start address that takes the extents of the other side, aligned at the last dimension; two such sides are one element.
 - Where an extent of a global side is only known at run time, the tile's extent is used and the global side is masked.
 
+## Threads and launches
+
+- Tile statements and `T.Parallel` are done once by the whole block. Other statements are executed by every thread; a store to a tensor
+  or tile whose index and value do not depend on the thread happens once, an atomic once for each thread that comes to it.
+- Inside `T.ws(...)` tile statements still belong to the whole block; the scalar ones run in the named warp groups only.
+- Threads are made to wait for each other wherever a tile is read that others have written. A branch that only some threads take cannot
+  wait for all of them: `TL_DISABLE_THREAD_STORAGE_SYNC` leaves the order inside such branches to the author.
+- Several `T.Kernel` in one function are launches that follow each other on the stream. `T.alloc_global` makes scratch tensors that they
+  share: the launcher then takes a `workspace` of `SYMBOL_workspace(...)` bytes, aligned to 16.
+- With `T.sync_grid` the launch is cooperative: all blocks must fit on the device at once, else the launcher returns an error.
+- `T.annotate_layout` of a tensor in global memory orders its elements in memory, for every kernel that uses the tensor.
+- A `T.ptr` parameter is a tensor parameter of the shape that `T.make_tensor` gives it. Tensors behind addresses that are read from
+  memory are only assumed to be aligned to their element.
+- The author's CUDA (`T.import_source`, `prelude=`) stands in front of the kernels, behind tilec's own helpers. `tilec run` cannot
+  compare such kernels with their meaning, which only the compiled code knows, and says so.
+
 ## GEMM types
 
 | operands | accumulators |
