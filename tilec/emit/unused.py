@@ -12,14 +12,14 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 def mentions(text: str, name: str) -> bool:
-    """True when C text uses an identifier, comments aside."""
-    return name in text and re.search(rf"\b{re.escape(name)}\b", _COMMENT.sub("", text)) is not None
+    """True when C text uses an identifier; comments and members of that name aside."""
+    return name in text and re.search(rf"(?<!\.)\b{re.escape(name)}\b", _COMMENT.sub("", text)) is not None
 
 
 def only_assigned(text: str, name: str) -> bool:
     """True when C text does nothing with a variable but give it values."""
     code = _COMMENT.sub("", text)
-    uses = len(re.findall(rf"\b{re.escape(name)}\b", code))
+    uses = len(re.findall(rf"(?<!\.)\b{re.escape(name)}\b", code))
     return uses == len(re.findall(rf"(?m)^\s*{re.escape(name)} = (?!=)", code))
 
 
