@@ -99,4 +99,4 @@ def test_a_loop_variable_named_like_a_member_is_not_kept_for_it() -> None:
     """The elements of vectors are called v: a variable of that name whose place is fixed is still left out."""
     text = PRIVATE.replace("T.copy(A[row, 0], mine)", "for v in T.vectorized(4):\n            mine[v] = A[row, v]")
     kernel = compile_text(text).cu
-    assert ".v[" in kernel and "int v = 0;" not in kernel
+    assert ".v[" in kernel and "const int v = 0;" not in kernel
