@@ -34,7 +34,7 @@ RIGHT: list[Case] = [
 ]  # fmt: skip
 BLOCKS = {64: (192, 128), 128: (128, 128), 256: (128, 64)}
 RULES: dict[str, dict[str, Any]] = {
-    "": {}, "no_lag": {"lag": False}, "held_in_shared": {"held_in_registers": False}, "turns_2": {"turns": (2, 3)},
+    "": {}, "no_lag": {"lag": ()}, "lag": {"lag": (1, 2, 3)}, "held_in_shared": {"held_in_registers": False}, "turns_2": {"turns": (2, 3)},
     "no_turns": {"turns": ()}, "three_stages": {"stages": 3},
 }  # fmt: skip
 
@@ -49,8 +49,9 @@ def wanted(rules: bool) -> list[tuple[Case, str]]:
     """The kernels to build: all cases, and the decisions for those where they may matter."""
     out = [(c, "") for c in (*SPEED, *RIGHT)]
     if rules:
-        out += [(c, r) for c in SPEED if c[3] == 128 and c[2] == 8192 for r in ("no_lag", "held_in_shared", "turns_2")]
-        out += [(c, r) for c in SPEED if c[3] == 64 for r in ("no_lag", "no_turns", "three_stages")]
+        out += [(c, r) for c in SPEED if c[3] == 128 and c[2] == 8192 for r in ("lag", "held_in_shared", "turns_2")]
+        out += [(c, r) for c in SPEED if c[3] == 64 for r in ("no_lag", "no_turns")]
+        out += [(c, "lag") for c in SPEED if c[3] == 256]
     return out
 
 

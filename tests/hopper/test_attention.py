@@ -18,6 +18,7 @@ MODES = {
     "lazy": emulator.Mode("lazy", "apart", 1), "eager": emulator.Mode("eager", "real", 2), "random": emulator.Mode("random", "real", 3),
 }  # fmt: skip
 PLAIN = Attention()
+WIDE = Attention(bm=192, bn=128, seq=250)
 FORMS = [
     PLAIN, Attention(mask="tail", seq=130, bm=64, bn=128), Attention(mask="none", seq=256), Attention(where="after", seq=300, order="bhsd"),
     Attention(mask="tail", where="after", seq=77, order="bhsd"), Attention(dim=128, bn=128, seq=384, mask="none", heads=1, kv_heads=1),
@@ -53,17 +54,17 @@ def test_repeats_are_equal_bit_for_bit() -> None:
 
 
 LOOSE = [
-    ("for i in T.Parallel(128): total[i] = total[i] + 1e-3", "a sum with something else in it"),
-    ("for i in T.Parallel(128): total[i] = T.max(total[i], row_max[i])", "the maximum used as a number"),
-    ("for i, j in T.Parallel(128, 64): out[i, j] += row_sum[i]", "an accumulator with something else in it"),
+    ("for i in T.Parallel(192): total[i] = total[i] + 1e-3", "a sum with something else in it"),
+    ("for i in T.Parallel(192): total[i] = T.max(total[i], row_max[i])", "the maximum used as a number"),
+    ("for i, j in T.Parallel(192, 64): out[i, j] += row_sum[i]", "an accumulator with something else in it"),
 ]
 
 
 @pytest.mark.parametrize("extra, why", LOOSE, ids=[why for _, why in LOOSE])
 def test_a_maximum_that_something_else_uses_does_not_lag(extra: str, why: str) -> None:
-    a = Attention(extra=extra, seq=250)
+    a = replace(WIDE, extra=extra)
     compiled = a.compiled()
-    assert streams(compiled) and "any_sync(rescale" in PLAIN.compiled().cu
+    assert streams(compiled) and "any_sync(rescale" in WIDE.compiled().cu
     assert "any_sync(rescale" not in compiled.cu
     values = a.inputs(np.random.default_rng(), growing=True)
     want = reference(compiled, values)["O"].astype(np.float64)
@@ -71,11 +72,11 @@ def test_a_maximum_that_something_else_uses_does_not_lag(extra: str, why: str) -
 
 
 def test_what_leaves_the_maximum_as_it_is_takes_the_exact_one() -> None:
-    text = replace(PLAIN, lse=True).source().replace("T.log2(total[i]) + ", "")
-    compiled = compile_text(text, arch="sm_90a")
+    a = replace(WIDE, lse=True)
+    compiled = compile_text(a.source().replace("T.log2(total[i]) + ", ""), arch="sm_90a")
     assert streams(compiled) and "any_sync(rescale" not in compiled.cu
-    values = replace(PLAIN, lse=True).inputs(np.random.default_rng(), growing=True)
-    want, got = reference(compiled, values), run(PLAIN, compiled, values, MODES["lazy"])
+    values = a.inputs(np.random.default_rng(), growing=True)
+    want, got = reference(compiled, values), run(a, compiled, values, MODES["lazy"])
     assert error(got["L"], want["L"].astype(np.float64)) < 1e-5
 
 

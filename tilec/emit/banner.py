@@ -9,7 +9,7 @@ from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.visit import storage
 from tilec.plan.domains import static
-from tilec.plan.plan import BulkStore, LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile, WarpSpecialized
+from tilec.plan.plan import BulkStore, LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled
 from tilec.plan.walk import walk_plan
 
 _SHORT = {Kind.INT: "i", Kind.UINT: "u", Kind.BOOL: "bool", Kind.FLOAT: "f"}
@@ -93,15 +93,17 @@ def _decisions(launch: LaunchPlan) -> list[str]:
         elif isinstance(s, Pipeline):
             ahead = s.stages - 1
             lines.append(f"  pipeline   {s.var.name}: copies run {ahead} step{'s' if ahead > 1 else ''} ahead, {s.stages} versions of each tile, one barrier a step")
-        elif isinstance(s, WarpSpecialized):
+        elif isinstance(s, WarpSpecialized | Streamed):
             lines += [f"  {key:<10} {text}" for key, text in roles(s)]
     if len(launch.variants) > 1:
         lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
     return lines
 
 
-def roles(s: WarpSpecialized) -> list[tuple[str, str]]:
+def roles(s: WarpSpecialized | Streamed) -> list[tuple[str, str]]:
     """Who does what in a warp-specialised kernel, each line with its key."""
+    if isinstance(s, Streamed):
+        return _streaming(s)
     c, g = s.schedule, s.gemm
     others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
     joined = f", {s.step} of the author's" if s.step > 1 else ""
@@ -111,6 +113,28 @@ def roles(s: WarpSpecialized) -> list[tuple[str, str]]:
         ("gemm", f"line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step{joined}"),
         ("blocks", f"persistent, tiles in panels of {c.group} rows; results leave by {store}"),
     ]
+
+
+def _streaming(s: Streamed) -> list[tuple[str, str]]:
+    """The same for a kernel that streams tiles past a held one."""
+    c = s.schedule
+    groups = "1 warp group of 64 rows" if c.consumers == 1 else f"{c.consumers} warp groups of 64 rows each"
+    turns = ", taking turns at the tensor cores" if c.turns else ""
+    held = "in registers" if c.held_words else "in shared memory"
+    scaled = any(isinstance(x, WhenScaled) for x in walk_plan(s.late))
+    order = f"longest first along {s.block_vars[c.row_axis].name}" if c.longest_first else f"{s.block_vars[c.row_axis].name} fastest"
+    filled = f"{c.stages} versions of {s.a.tile.name} and {s.b.tile.name}"
+    lines = [
+        ("roles", f"{groups} ({c.take} registers a thread){turns}; 1 fills {filled} ({c.give})"),
+        ("gemm", f"line {s.spans[4].line}: {len(s.first.a)} x {s.first.instruction} a step, {s.held.tile.name} waits {held}"),
+        ("gemm", f"line {s.spans[5].line}: {len(s.second.a)} x {s.second.instruction} a step, {s.probs.name} stays in registers"),
+        ("overlap", f"line {s.spans[4].line} runs a step ahead, the statements between both products run under line {s.spans[5].line}"),
+    ]  # fmt: skip
+    if s.clean is not None:
+        lines.append(("mask", "left out of steps that drop nothing" + (", which end where all is dropped" if s.dead is not None else "")))
+    if scaled:
+        lines.append(("softmax", "the maximum lags behind by a factor of 256 or less; rounding alone can tell"))
+    return [*lines, ("blocks", f"persistent, {order}; exp, log and division of row statements are the hardware's own")]
 
 
 def _product(s: PGemm) -> str:

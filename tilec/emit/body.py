@@ -154,7 +154,7 @@ class BodyWriter:
                 return pack_text(self.spell, s)
             case JoinLanes():
                 return join_text(self.spell, s)
-            case WhenScaled(_, body):
+            case WhenScaled(body=body):
                 return scaled_text(self.spell, s, self.sequence(body, facts))
             case WarpSpecialized() | Streamed():
                 raise AssertionError("a warp-specialised body is a kernel of its own")

@@ -22,8 +22,8 @@ from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import (
-    AsyncCopy, BulkStore, Fetch, FillRegisters, LaunchPlan, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt,
-    PWhile, Registers, SharedTile, Stepped, TileLoop, Variant, WarpSpecialized,
+    AsyncCopy, BulkStore, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private,
+    PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop, Variant, WarpSpecialized, WhenScaled,
 )  # fmt: skip
 from tilec.targets import Target
 
@@ -163,6 +163,11 @@ def _body(s: PStmt, key: str, depth: int) -> list[str]:
             return lines
         case Stepped(span, body):
             return _body(body, f"line {span.line}", depth)
+        case Streamed():
+            parts = (s.prologue, s.mask, s.rows, s.late, s.epilogue)
+            return [*(_row(word, text) for word, text in roles(s)), *(line for part in parts for line in _body(part, "", depth))]
+        case WhenScaled(factor, body):
+            return [_row(key, f"{pad}where a warp has a {factor.name} other than 1"), *_body(body, "", depth + 1)]
         case WarpSpecialized():
             return [*(_row(word, text) for word, text in roles(s)), *_body(s.epilogue, "", depth)]
         case Pipeline():
@@ -220,6 +225,10 @@ def _simple(s: PStmt) -> Iterator[str]:
         case PScan():
             across = " and shared memory" if s.scratch is not None else ""
             yield f"scan {s.buffer.name} ({s.op}) in registers, shuffles{across}"
+        case PackRegisters(src, dst, words):
+            yield f"copy {src.name} -> {dst.name}  in registers, {words} words of two"
+        case JoinLanes(buffer):
+            yield f"sum of {buffer.name} over the lanes of a row"
         case PBarrier():
             yield f"barrier{f' ({s.why})' if s.why else ''}"
         case _:

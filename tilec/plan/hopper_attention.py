@@ -55,8 +55,8 @@ class Rules:
     `registers`: (producer, consumer) by the number of consumers; `spare`: those a consumer needs besides its tiles. `stages`:
     versions of the streamed tiles, `most_stages` when the author asks for more. `cache`: bytes of streamed tensors that blocks
     in work at the same time should share. `chains`: independent chains of a reduction inside a thread. `held_in_registers`:
-    where they suffice. `turns`: with how many consumers these take turns at the tensor cores. `lag`: the maximum of an online softmax
-    may lag behind (see `hopper_softmax`).
+    where they suffice. `turns`: with how many consumers these take turns at the tensor cores. `lag`: with how many the maximum of an
+    online softmax lags behind (see `hopper_softmax`).
     """
 
     registers: Mapping[int, tuple[int, int]]
@@ -67,7 +67,7 @@ class Rules:
     chains: int = 2
     held_in_registers: bool = True
     turns: tuple[int, ...] = (3,)
-    lag: bool = True
+    lag: tuple[int, ...] = (3,)
 
 
 RULES = Rules(registers={1: (40, 232), 2: (24, 240), 3: (32, 160)})
@@ -139,12 +139,12 @@ def _along(o: Operand, steps: int) -> tuple[int, ...]:
 class _Rows(Lowering):
     """Lowers what the consumers do: whole accumulators leave through the copy engine, casts of fragments go two at a time."""
 
-    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int, out: Buffer, softmax: Lagging | None) -> None:
+    def __init__(self, at: Setting, shape: tuple[int, int], consumers: int, out: Buffer, lag: Lagging | None) -> None:
         super().__init__(at)
         self.shape = shape
         self.consumers = consumers
         self.out = out
-        self.softmax = softmax
+        self.lag = lag
         self.joined: JoinLanes | None = None
         self.stores: list[BulkStore] = []
 
@@ -162,15 +162,15 @@ class _Rows(Lowering):
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         lowered = super().statement(s, facts, uniform)
-        if self.softmax is not None and isinstance(s, Parallel) and touched([s]) == ({self.out, self.softmax.factor}, {self.out}):
-            return [WhenScaled(self.softmax.factor, PSeq(tuple(lowered)))]
+        if self.lag is not None and isinstance(s, Parallel) and touched([s]) == ({self.out, self.lag.factor}, {self.out}):
+            return [WhenScaled(self.lag.factor, PSeq(tuple(lowered)))]
         return lowered
 
     def reduce(self, s: Reduce) -> PReduce:
         found = replace(super().reduce(s), chains=RULES.chains)
-        if self.softmax is None or s.dst.buffer is not self.softmax.row_sum:
+        if self.lag is None or s.dst.buffer is not self.lag.row_sum:
             return found
-        self.joined = JoinLanes(self.softmax.total, self.at.layouts[self.softmax.total].registers, found.lane_steps)
+        self.joined = JoinLanes(self.lag.total, self.at.layouts[self.lag.total].registers, found.lane_steps)
         return replace(found, lane_steps=())
 
 
@@ -185,17 +185,17 @@ class _Builder:
     held: Operand
     a: Operand
     b: Operand
-    softmax: Lagging | None = None
+    softmax: Lagging | None = None  # what the row statements are, when they are an online softmax
+    lag: Lagging | None = None  # the same when its maximum lags
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
         found = self.found
         threads = 128 * self.consumers
-        lag = None
-        if RULES.lag:
-            lag = lagging(found.prologue, found.rows, found.late, found.epilogue, found.scores, found.probs, found.out)
-        self.softmax = lag
-        parts = (found.prologue, found.mask, found.rows if lag is None else lag.rows, found.late, found.epilogue)
+        self.softmax = lagging(found.prologue, found.rows, found.late, found.epilogue, found.scores, found.probs, found.out)
+        if self.softmax is not None and self.consumers in RULES.lag:
+            self.lag = self.softmax
+        parts = (found.prologue, found.mask, found.rows if self.lag is None else self.lag.rows, found.late, found.epilogue)
         shapes = {b: static_shape(b) for b in (found.scores, found.probs, found.out)}
         fixed = {b: atoms.warp_group_accumulator(m, n, self.consumers) for b, (m, n) in shapes.items()}
         legal = legalise(Seq((*found.allocs, *(s for p in parts for s in p))), threads, self.r.target, self.r.ieee, fixed)
@@ -216,7 +216,7 @@ class _Builder:
             bodies.append(one.body)
         setting = Setting(threads, (), layouts, {}, _no_tile, _alignment, Seq(tuple(bodies)), 1)
         m, n = static_shape(found.out)
-        lowering = _Rows(setting, (m, n), self.consumers, found.out, self.softmax)
+        lowering = _Rows(setting, (m, n), self.consumers, found.out, self.lag)
         facts = self.facts.with_range(THREAD, 0, threads - 1)
         setup = lowering.sequence(found.lets, facts, True)
         for s in found.lets:

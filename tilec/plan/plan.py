@@ -325,11 +325,10 @@ class WarpSpecialized:
 class Streamed:
     """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `hopper_attention`).
 
-    Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores and
-    drops none while `var` is below `clean`, and all from `dead` on: such steps are passed over; `rows` run under the second product of the step before, `late` behind it. `some`
-    tells that every tile has a step. `fragments` are all of the
-    consumers' registers, `setup` scalars, `prologue` what the consumers do before a tile's first step,
-    `epilogue` what they do after its last.
+    Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores; it
+    drops none while `var` is below `clean`, and all from `dead` on: such steps are passed over. `rows` run under the second
+    product of the step before, `late` behind it. `some` tells that every tile has a step. `fragments` are all of the consumers'
+    registers, `setup` scalars, `prologue` what the consumers do before a tile's first step, `epilogue` what after its last.
     """
 
     schedule: StreamSchedule
