@@ -109,7 +109,8 @@ def prepare(folder: Path) -> None:
         text = SOURCE.format(
             sizes=sizes, b_shape="(N, K)" if nk else "(K, N)", b_tile=f"({bn}, {bk})" if nk else f"({bk}, {bn})",
             b_place=f"B[bx * {bn}, ko * {bk}]" if nk else f"B[ko * {bk}, bx * {bn}]", more=more,
-            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "", **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "out", "acc")},
+            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "",
+            **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "out", "acc")},
         )  # fmt: skip
         done = compile_source(Options(f"{name}.py", text.encode(), target, opt_level=k["level"]))
         if not done.plans[0].launches[0].variants[0].tensor_maps:

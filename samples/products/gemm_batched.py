@@ -9,7 +9,8 @@ import tilelang.language as T
 
 @tilelang.jit(out_idx=[2])
 def gemm_batched(
-    B: int = 3, M: int = 64, N: int = 96, K: int = 64, block_M: int = 64, block_N: int = 32, block_K: int = 32, dtype=T.float16, accum=T.float32
+    B: int = 3, M: int = 64, N: int = 96, K: int = 64, block_M: int = 64, block_N: int = 32, block_K: int = 32,
+    dtype=T.float16, accum=T.float32
 ):
     @T.prim_func
     def main(X: T.Tensor((B, M, K), dtype), Y: T.Tensor((B, K, N), dtype), Z: T.Tensor((B, M, N), dtype)):

@@ -3,7 +3,6 @@
     tilec run samples/rows/rms_norm.py -D M=64 -D N=4096
 """
 
-import tilelang
 import tilelang.language as T
 
 

@@ -152,8 +152,8 @@ def _factory(v: GemmVariant) -> str:
 
 
 def _lazy(v: GemmVariant) -> str:
-    text = _factory(v).replace("import tilelang.language as T\n", "import tilelang\nimport tilelang.language as T\n@tilelang.jit(out_idx=[-1])\n")
-    return text
+    head = "import tilelang.language as T\n"
+    return _factory(v).replace(head, f"import tilelang\n{head}@tilelang.jit(out_idx=[-1])\n")
 
 
 def _eager(v: GemmVariant) -> str:

@@ -81,9 +81,10 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     target = min((p.target for p in plans), key=lambda t: t.number)
     selected = prelude.select(sorted(file.needs))
     text = render(
-        "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)), minimum=target.number * 10,
-        target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected, ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels),
-        layouts=list(file.layouts.values()), sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
+        "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)),
+        minimum=target.number * 10, target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected,
+        ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels), layouts=list(file.layouts.values()),
+        sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
         exact="" if not exact else target.name if target.has_wgmma else "", mixed=exact and not target.has_wgmma,
     )  # fmt: skip
     return text + "\n"
@@ -116,7 +117,8 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch) + _places(spell, launch, body) + _scratch_lines(spell, plan, body)
+    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch)
+    lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, names),
         tiles=tiles, places=lines, body=body,
@@ -144,7 +146,8 @@ def _hopper_kernel(file: _File, plan: Plan, spell: Spelling, names: Mapping[Para
     if isinstance(variant.body.body[0], Streamed):
         spell.names.reserve(hopper_attention.RESERVED)
         spell.fast_math = True  # of row statements: see Streamed
-        kernel: hopper.KernelWriter | hopper_attention.StreamWriter = hopper_attention.StreamWriter(spell, file.comment, writer.sequence, declarations)
+        kernel: hopper.KernelWriter | hopper_attention.StreamWriter
+        kernel = hopper_attention.StreamWriter(spell, file.comment, writer.sequence, declarations)
     else:
         kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, declarations)
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)

@@ -32,7 +32,8 @@ class Spelling:
     """Names and element texts of one kernel body.
 
     `define(function, tile, layout)` adds a layout function to the file; it is false when the name has another meaning there.
-    `mark` gives the #line of a place, "" unless the user asked for it. `stages` holds the C text of the version in use of a tile with several; `vectors` the loaded vector of a wide access;
+    `mark` gives the #line of a place, "" unless the user asked for it. `stages` holds the C text of the version in use of a tile
+    with several; `vectors` the loaded vector of a wide access;
     `renamed` the text that stands for a variable for a while, `tested` the bounds checks that have been made already.
     """
 

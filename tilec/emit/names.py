@@ -13,7 +13,8 @@ from tilec.ir.kernel import Kernel, Param
 
 LAUNCHER_NAMES = frozenset(
     "stream workspace launch kernel error arguments aligned address ceildiv floordiv floormod times plus smaller larger "
-    "cleared together grid_x grid_y grid_z shared_bytes multiprocessors encode_tensor_map tensor_extents tensor_strides tensor_box device_number compiled runs_here".split()
+    "cleared together grid_x grid_y grid_z shared_bytes multiprocessors encode_tensor_map tensor_extents tensor_strides tensor_box "
+    "device_number compiled runs_here".split()
 )
 """Names the launcher uses itself, besides those of the parameters."""
 

@@ -60,7 +60,9 @@ class _Steps:
 def identity(op: str, dtype: DType) -> Const:
     """The value that changes nothing."""
     low, high = (-inf, inf) if dtype.is_float else int_range(dtype)
-    values: dict[str, int | float] = {"sum": 0, "abssum": 0, "absmax": 0, "max": low, "min": high, "any": 0, "all": 1, "bitor": 0, "bitxor": 0}
+    values: dict[str, int | float] = {
+        "sum": 0, "abssum": 0, "absmax": 0, "max": low, "min": high, "any": 0, "all": 1, "bitor": 0, "bitxor": 0,
+    }  # fmt: skip
     value = values.get(op, -1 if low < 0 else high)
     return Const(float(value) if dtype.is_float else int(value), dtype)
 

@@ -242,5 +242,6 @@ class Evaluate:
 
 
 Stmt: TypeAlias = (
-    Seq | For | Parallel | While | If | Break | Continue | Let | Store | Alloc | Copy | Fill | Gemm | Reduce | Scan | Atomic | Barrier | Trap | Print | Evaluate
+    Seq | For | Parallel | While | If | Break | Continue | Let | Store | Alloc | Copy | Fill | Gemm | Reduce | Scan | Atomic | Barrier
+    | Trap | Print | Evaluate
 )

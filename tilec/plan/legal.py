@@ -140,7 +140,8 @@ def _rewrite(s: Stmt, stage: _Stage) -> Stmt:
             parts: list[Stmt] = []
             for child in s.body:
                 parts += _opened(_rewrite(child, stage), child)
-            return s if len(parts) == len(s.body) and all(a is b for a, b in zip(parts, s.body, strict=True)) else replace(s, body=tuple(parts))
+            same = len(parts) == len(s.body) and all(a is b for a, b in zip(parts, s.body, strict=True))
+            return s if same else replace(s, body=tuple(parts))
         case Parallel() | Copy():
             return _fix_domain(s, stage)
         case Gemm():
@@ -179,7 +180,8 @@ def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
     for a in uses:
         held = stage.layouts[a.buffer]
         fixed = _constant(a.indices, held)
-        if not fixed and (layout is None or a.dims is None or not domain_fits(a, extents) or register_index(held, a.dims, layout, digits) is None):
+        here = layout is not None and a.dims is not None and domain_fits(a, extents)
+        if not fixed and (not here or layout is None or a.dims is None or register_index(held, a.dims, layout, digits) is None):
             bad[a.buffer] = None
     if not bad:
         return s

@@ -70,7 +70,8 @@ def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
         launches.append(_plan_launch(kernel, launch, name, options, written))
     scratch = place_workspace(kernel)
     return Plan(
-        kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(kernel), bytes=count_bytes(kernel, read, written), read=read,
+        kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(kernel),
+        bytes=count_bytes(kernel, read, written), read=read,
         written=written, notes=kernel_notes(kernel, options), checks=host_checks(kernel),
     )  # fmt: skip
 
@@ -84,7 +85,8 @@ def kernel_notes(kernel: Kernel, options: PlanOptions) -> tuple[Diagnostic, ...]
     for launch in kernel.launches:
         for s in walk_stmt(launch.body):
             if isinstance(s, Gemm) and s.a.buffer.dtype == FLOAT32 and options.fp32_gemm == "tf32" and "fp32_gemm_ieee" not in kernel.flags:
-                out.append(note("TL0503", "float32 operands of this gemm are multiplied as TF32 (10 bits of mantissa)", s.span, "--fp32-gemm ieee multiplies in full float32"))
+                text = "float32 operands of this gemm are multiplied as TF32 (10 bits of mantissa)"
+                out.append(note("TL0503", text, s.span, "--fp32-gemm ieee multiplies in full float32"))
     return tuple(out)
 
 
