@@ -40,9 +40,28 @@ def draw(O: T.Tensor((2, 64, 6), "uint32"), Q: T.Tensor((64,), "uint32"), F: T.T
     assert abs(float(floats.mean()) - 0.5) < 0.25 and len(np.unique(streams)) > 700
 
 
+def test_iterations_have_numbers_of_their_own():
+    text = """
+@T.prim_func
+def fill(A: T.Tensor((512,), "uint32"), B: T.Tensor((4, 8, 2), "uint32")):
+    with T.Kernel(4, threads=64) as b:
+        T.rng_init(42, 0, b * 128)
+        for i, j in T.Parallel(1, 128):
+            if b * 128 + j < 500:
+                A[b * 128 + j] = T.rng_rand()
+        for i in T.Parallel(8):
+            B[b, i, 0] = T.rng_rand()
+            B[b, i, 1] = T.rng_rand()
+"""
+    stream = philox(np.uint64(42), np.uint64(0), np.arange(1024))
+    a = np.where(np.arange(512) < 500, stream[:512], 7).astype(np.uint32)
+    later = np.stack([stream[128 * (b + 1) : 128 * (b + 1) + 16].reshape(2, 8).T for b in range(4)])
+    check(text, {"A": np.full(512, 7, np.uint32), "B": poison((4, 8, 2), np.uint32)}, {"A": a, "B": later})
+
+
 @pytest.mark.parametrize("bad, code", [
     ("A[0] = T.rng_rand()", "TL0205"), ('T.rng_init(1)\n        A[0] = T.rng_rand_float(dist="normal")', "TL0204"),
-    ("T.rng_init(1)\n        for i in T.Parallel(8):\n            A[i] = T.rng_rand_float()", "TL0205"),
+    ("T.rng_init(1)\n        for i in T.Parallel(8):\n            for k in T.serial(2):\n                A[i] = T.rng_rand_float()", "TL0205"),
 ])  # fmt: skip
 def test_draws_without_a_stream_are_refused(bad, code):
     text = f'@T.prim_func\ndef f(A: T.Tensor((8,), "float32")):\n    with T.Kernel(1, threads=32):\n        {bad}\n'

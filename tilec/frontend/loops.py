@@ -22,6 +22,7 @@ from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.dtypes import BOOL, INT32, INT64, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Break, For, If, Parallel, Seq, Stmt, Store, While
+from tilec.language.builder import Domain
 from tilec.language import arith
 from tilec.language.sums import in_order
 from tilec.language.values import LoopSpec, Value
@@ -195,8 +196,13 @@ class _Recorder:
         return var
 
     def _record(self, kind: str) -> Seq:
+        domain = self.m.b.domain if kind != "parallel" else None
+        if domain is not None:
+            domain.repeated += 1
         with self.m.deeper(), self.m.b.block() as body:
             _body(self.m, self.node.body, self.frame, Loop(kind, self.m.depth, self.left))
+        if domain is not None:
+            domain.repeated -= 1
         return Seq(tuple(body), self.span)
 
     def counted(self, spec: LoopSpec) -> None:
@@ -215,12 +221,13 @@ class _Recorder:
         m = self.m
         extents = tuple(arith.as_expr(m.b, e, counter_type(e)) for e in spec.extents)
         variables = tuple(self._var(k, e.dtype) for k, e in enumerate(extents))
-        m.b.in_parallel = True
+        m.b.in_parallel, m.b.domain = True, Domain(variables, extents)
         try:
             body = self._record("parallel")
         finally:
-            m.b.in_parallel = False
-        m.b.emit(in_order(m.b, Parallel(variables, extents, body, _outline(self.span, spec))))
+            domain, m.b.in_parallel, m.b.domain = m.b.domain, False, None
+        for s in (*domain.before, in_order(m.b, Parallel(variables, extents, body, _outline(self.span, spec))), *domain.after):
+            m.b.emit(s)
 
     def nest(self, spec: LoopSpec) -> None:
         """Nested serial loops, for T.grid and for T.Parallel inside of T.Parallel."""

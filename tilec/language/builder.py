@@ -29,6 +29,19 @@ class LaunchState:
 
 
 @dataclass(slots=True)
+class Domain:
+    """The T.Parallel being recorded: its indices, and statements that belong in front of it and behind it."""
+
+    vars: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    before: list[Stmt] = field(default_factory=list)
+    after: list[Stmt] = field(default_factory=list)
+    repeated: int = 0  # loops inside it, around the statement being recorded
+    base: Var | None = None  # of its random numbers
+    draws: int = 0
+
+
+@dataclass(slots=True)
 class Builder:
     """The recording of one kernel function.
 
@@ -51,6 +64,7 @@ class Builder:
     reducers: dict[Buffer, str] = field(default_factory=dict)  # tiles of T.alloc_reducer and their operations
     random: Any = None  # the launch, seed, sequence and count of draws of T.rng_init
     pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
+    domain: Domain | None = None  # while in_parallel
     sm_count: int = 132
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

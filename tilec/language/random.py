@@ -1,7 +1,7 @@
 """Random numbers: the Philox4x32-10 streams of cuRAND, one a thread.
 
 T.rng_init(seed)   ->  let seed, let sequence (the number of the thread in its grid), a count of draws
-T.rng_rand()       ->  philox(seed, sequence, count), and the count goes up
+T.rng_rand()       ->  philox(seed, sequence, count), and the count goes up; in T.Parallel each iteration has a number of its own
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilec.ir.dtypes import FLOAT32, FLOAT64, UINT32, UINT64
-from tilec.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Scope
-from tilec.ir.tile import Alloc, Store
+from tilec.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.tile import Alloc, Let, Store
 from tilec.language.access import as_expr, host_int
 from tilec.language.arith import binary
 from tilec.language.bind import Entry, works
@@ -61,13 +61,36 @@ def rng_rand_float(b: Builder, bit: Any = 32, dist: Any = "uniform") -> Expr:
 
 def _draw(b: Builder, name: str, hint: str) -> Expr:
     launch = in_kernel(b, name)
-    together(b, name)
     if b.random is None or b.random[0] is not launch:
         raise b.error("TL0205", f"`T.{name}` before T.rng_init", help="start with T.rng_init(seed)")
     _, seed, sequence, count = b.random
+    if b.in_parallel:
+        return held(b, Call("philox", (seed, sequence, _of_iteration(b, name, count)), UINT32), hint)
     word = held(b, Call("philox", (seed, sequence, Load(count, ())), UINT32), hint)
     b.emit(Store(count, (), Binary("add", Load(count, ()), Const(1, UINT64), UINT64), b.span))
     return word
+
+
+def _of_iteration(b: Builder, name: str, count: Buffer) -> Expr:
+    """The place in the stream of an iteration of T.Parallel: its running number behind all that was drawn before the loop."""
+    domain = b.domain
+    if domain is None or domain.repeated:
+        text = f"`T.{name}` in a loop inside T.Parallel"
+        raise b.error("TL0205", text, help="draw once for each iteration of T.Parallel, or loop over threads instead")
+    total: Expr = Const(1, UINT64)
+    number: Expr = Const(0, UINT64)
+    for v, extent in zip(domain.vars, domain.extents, strict=True):
+        size = as_expr(b, extent, UINT64)
+        number = as_expr(b, binary(b, "add", binary(b, "mul", number, size), as_expr(b, v, UINT64)))
+        total = as_expr(b, binary(b, "mul", total, size))
+    if domain.base is None:
+        domain.base = Var("drawn", UINT64, VarKind.LET, span=b.span)
+        domain.before.append(Let(domain.base, Load(count, ()), b.span))
+    place = as_expr(b, binary(b, "add", domain.base, binary(b, "add", binary(b, "mul", total, Const(domain.draws, UINT64)), number)))
+    domain.draws += 1
+    drawn = binary(b, "add", domain.base, binary(b, "mul", total, Const(domain.draws, UINT64)))
+    domain.after[:] = [Store(count, (), as_expr(b, drawn), b.span)]
+    return place
 
 
 ENTRIES: tuple[Entry, ...] = works(rng_init) + works(rng_rand) + works(rng_rand_float)
