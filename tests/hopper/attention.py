@@ -22,6 +22,7 @@ class Attention:
     """A kernel: sizes, block, and how the author wrote the mask, the exponentials, and what leaves.
 
     `mask`: none, causal or tail, put on the scores `before` or `after` their product. `order` of dimensions: bhsd or bshd.
+    `staged`: the output takes a trip through shared memory; `refill`: the maximum of a step is found afresh and joined.
     """
 
     heads: int = 2
@@ -39,6 +40,7 @@ class Attention:
     stages: int = 2
     lse: bool = False
     staged: bool = False
+    refill: bool = False
     extra: str = ""
 
     def source(self) -> str:
@@ -61,13 +63,16 @@ class Attention:
         log = {"exp2": "log2", "exp": "log"}[self.power]
         stop = f"T.ceildiv({self.seq}, {bn})"
         stop = f"T.min(T.ceildiv((bx + 1) * {bm}, {bn}), {stop})" if self.mask == "causal" else stop
+        factor = f"old_max[i] * {scale} - row_max[i] * {scale}" if self.refill else f"(old_max[i] - row_max[i]) * {scale}"
         rows, keys, kv = f"bx * {bm} : (bx + 1) * {bm}", f"k * {bn} : (k + 1) * {bn}", f"head // {self.heads // self.kv_heads}"
         leave = [f'O_s = T.alloc_shared(({bm}, {self.dim}), "{self.dtype}")', "T.copy(out, O_s)", f"T.copy(O_s, {place('O', 'head', rows)})"]
         lse = [f"for i in T.Parallel({bm}): total[i] = T.{log}(total[i]) + row_max[i] * {scale}", f"T.copy(total, L[b, head, {rows}])"]
         loop = [
             f"T.copy({place('K', kv, keys)}, K_s)", f"for i, j in T.Parallel({bm}, {bn}): {start}", "T.gemm(Q_s, K_s, scores, transpose_B=True)",
-            *(later if keep and self.where == "after" else []), "T.copy(row_max, old_max)", "T.reduce_max(scores, row_max, dim=1, clear=False)",
-            f"for i in T.Parallel({bm}): rescale[i] = T.{self.power}((old_max[i] - row_max[i]) * {scale})",
+            *(later if keep and self.where == "after" else []), "T.copy(row_max, old_max)",
+            *([f"T.fill(row_max, {inf})"] if self.refill else []), "T.reduce_max(scores, row_max, dim=1, clear=False)",
+            *([f"for i in T.Parallel({bm}): row_max[i] = T.max(row_max[i], old_max[i])"] if self.refill else []),
+            f"for i in T.Parallel({bm}): rescale[i] = T.{self.power}({factor})",
             f"for i, j in T.Parallel({bm}, {bn}): scores[i, j] = T.{self.power}(scores[i, j] * {scale} - row_max[i] * {scale})",
             "T.reduce_sum(scores, row_sum, dim=1)", f"for i in T.Parallel({bm}): total[i] = total[i] * rescale[i] + row_sum[i]",
             "T.copy(scores, probs)", f"for i, j in T.Parallel({bm}, {self.dim}): out[i, j] *= rescale[i]", *([self.extra] if self.extra else []),

@@ -26,6 +26,7 @@ FORMS = [
     Attention(bm=192, mask="tail", seq=400, lse=True, power="exp"), Attention(dtype="bfloat16", seq=129), Attention(staged=True, lse=True),
     Attention(dim=256, seq=140, heads=1, kv_heads=1), Attention(dim=32, seq=150), Attention(power="exp", stages=4), Attention(seq=1, mask="tail"),
     Attention(bn=32, seq=333, dim=96, heads=1, kv_heads=1), Attention(mask="none", seq=128, bn=128), Attention(stages=0, seq=257),
+    Attention(bm=192, bn=128, seq=300, refill=True, staged=True, order="bhsd"),
 ]  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def test_forms(a: Attention) -> None:
         assert error(got["O"], out) < limit
         if a.lse:
             assert error(got["L"], lse) < 1e-5
+        if a.bm == 192:
+            assert "any_sync(rescale" in compiled.cu
         if n == 0:
             assert error(reference(compiled, values)["O"], out) < limit
 

@@ -260,8 +260,9 @@ class _Builder:
         placements |= {b: Registers(f) for b, f in layouts.items()}
         body = self._body(schedule, setup, done)
         maps = (self.held.map, self.a.map, self.b.map, *(s.map for s in lowering.stores))
+        registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at launch, before they are handed over
         out = Variant(
-            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, schedule.take, (),
+            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
             threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
         )  # fmt: skip
         return replace(out, when=condition_of(out, r.divisors))
