@@ -5,17 +5,48 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-OK, FAULT_IN_INPUT, INTERNAL = 0, 1, 70
-"""Exit codes; a command also ends with 2 for wrong usage and 3 for something that the machine lacks."""
+OK, FAULT_IN_INPUT, LACKING, INTERNAL = 0, 1, 3, 70
+"""Exit codes; 3 is for something that the machine lacks. A command also ends with 2 for wrong usage."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the result is its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if sys.stderr is None:  # closed by the caller (`2>&-`): there is nobody to tell, and that is no fault
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    gc.set_threshold(50_000)  # start-up makes many objects that live to the end: looking for dead ones costs 4 % of it
+    try:
+        code = _command(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has gone; nothing is left to tell
+        return FAULT_IN_INPUT
+    except KeyboardInterrupt:
+        return 130
+    except MemoryError as fault:
+        print(f"error: not enough memory: {fault or 'nothing is left'}", file=sys.stderr)
+        return LACKING
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) and fault.filename is None:
+            print(f"error: cannot write the output: {fault.strerror}", file=sys.stderr)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered must not fail again at the exit
+            return FAULT_IN_INPUT
+        from tilec.fault import report
+
+        print(report(fault, args), file=sys.stderr)
+        return INTERNAL
+
+
+def _command(args: list[str]) -> int:
     if args in (["--version"], ["-V"]):
         from tilec.version import __version__
 
@@ -24,27 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args in (["--make-include"], ["--cmake-dir"]):
         print(shipped(args[0]))
         return OK
-    gc.set_threshold(50_000)  # start-up makes many objects that live to the end: looking for dead ones costs 4 % of it
-    try:
-        from tilec import cli
+    from tilec import cli
 
-        return cli.run(args)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has gone; nothing is left to tell
-        return FAULT_IN_INPUT
-    except KeyboardInterrupt:
-        return 130
-    except Exception as fault:
-        from tilec.fault import report
-
-        print(report(fault, args), file=sys.stderr)
-        return INTERNAL
+    return cli.run(args)
 
 
 def shipped(option: str) -> str:
     """Where the files for make and CMake lie; for make, as its include directive reads a name."""
-    from pathlib import Path
-
     here = Path(__file__).resolve().parent
     return str(here / "cmake") if option == "--cmake-dir" else str(here / "make" / "tilec.mk").replace(" ", "\\ ")
 

@@ -116,6 +116,8 @@ class _Session:
         from tilec.driver import Options
 
         given = self._given
+        if given["name"] and not given["name"].isidentifier():
+            raise OptionError(f"--name {given['name']}: not a name")
         project, project_file = parse.from_project(self.file)
         defines, files = parse.defines(given["defines"])
         self.option_files = [*files, *([project_file] if project_file else [])]
@@ -129,10 +131,13 @@ class _Session:
         )  # fmt: skip
 
     def _read(self) -> bytes:
+        from tilec.frontend.source import MAX_BYTES
+
         if self.file == "-":
-            return sys.stdin.buffer.read()
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
         try:
-            return Path(self.file).read_bytes()
+            with Path(self.file).open("rb") as file:
+                return file.read(MAX_BYTES + 1)  # one more than the frontend takes: /dev/zero has no end
         except OSError as fault:
             raise click.ClickException(f"cannot read {self.file}: {fault.strerror}") from None
 
@@ -218,15 +223,18 @@ def compile_command(**given: Any) -> None:
     texts |= _beside(compiled, output, kinds)
     if given["header"]:
         texts[given["header"]] = _header(compiled, session.file)
-    if output == "-":
-        sys.stdout.buffer.write(compiled.cu.encode())
-        sys.stdout.flush()
-    else:
+    if output != "-":
+        if output in texts:
+            raise OptionError(f"{output} would be two outputs at once")
         texts[output] = compiled.cu
+    if lost := files.clash(texts, compiled.module.sources):
+        raise OptionError(f"{lost} is read by this compilation: it would be overwritten")
     try:
+        if output == "-":
+            files.to_stdout(compiled.cu)
         files.write_all(texts)
     except OSError as fault:
-        raise click.ClickException(f"cannot write {fault.filename2 or fault.filename}: {fault.strerror}") from None
+        raise click.ClickException(f"cannot write {fault.filename2 or fault.filename or output}: {fault.strerror}") from None
 
 
 def _wants_depfile(given: dict[str, Any]) -> bool:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tilec import templates_dir
@@ -36,6 +37,32 @@ def write_all(texts: Mapping[str, str]) -> None:
         for draft, _ in pending:
             with contextlib.suppress(OSError):
                 draft.unlink()
+
+
+def to_stdout(text: str) -> None:
+    """Writes UTF-8 text to standard output, all of it. Raises OSError, also when it is closed."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
+    try:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered must not fail again at the exit
+        raise OSError(fault.errno, fault.strerror, "standard output") from None
+
+
+def clash(outputs: Iterable[str], inputs: Iterable[str]) -> str:
+    """The first output that is the same file as an input, also by another name or through a link; "" if none is."""
+    taken = {(s.st_dev, s.st_ino) for s in map(_status, inputs) if s is not None}
+    return next((n for n in outputs if (s := _status(n)) is not None and (s.st_dev, s.st_ino) in taken), "")
+
+
+def _status(name: str) -> os.stat_result | None:
+    with contextlib.suppress(OSError, ValueError):
+        return Path(name).stat()
+    return None
 
 
 def depfile(targets: str | Sequence[str], sources: Sequence[str], phony: bool) -> str:

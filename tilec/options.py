@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def argument(text: str) -> tuple[str, str, tuple[int | str, ...]]:
 def _extent(text: str, whole: str) -> int | str:
     if text.isdecimal():
         return int(text)
-    if text.isidentifier():
+    if text.isidentifier() and not iskeyword(text):
         return text
     raise OptionError(f"--arg {whole}: `{text}` is neither a number nor a name")
 

@@ -18,7 +18,7 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend.finish import finish
 from tilec.frontend.forms import Bindings, Signature, annotated, recording, tensor
-from tilec.frontend.infer import Answer, Sketch, infer
+from tilec.frontend.infer import Answer, Sketch, annotate_help, infer
 from tilec.frontend.launches import record_launch
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned, dotted
@@ -135,12 +135,7 @@ def _rank(m: Machine, function: Function, name: str, place: Span) -> int:
     if len(ranks) == 1:
         return ranks.pop()
     what = "is never indexed" if not ranks else f"is indexed with {' and with '.join(str(r) for r in sorted(ranks))} indices"
-    raise m.fail("TL0230", f"the tensor `{name}` {what}", place, help=annotate_help(name))
-
-
-def annotate_help(name: str) -> str:
-    """How to say what cannot be inferred about a tensor."""
-    return f"annotate it, `{name}: T.Tensor((M, N), \"float16\")`, or give --arg {name}=float16[M,N]"
+    raise m.fail("TL0230", f"the tensor `{name}` {what}", place, help=annotate_help(name, max(ranks, default=2)))
 
 
 def _record_sketch(m: Machine, function: Function, names: dict[str, Value], unknown: Mapping[str, Buffer]) -> Sketch:
@@ -189,6 +184,8 @@ def _bound(m: Machine, function: Function, values: Mapping[str, Value], sizes: M
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise m.fail("TL0208", f"the size `{name}` must be a whole number, not {value!r}", sizes[name].span)
+        if value >= 1 << 31:
+            raise m.fail("TL0208", f"the size `{name}` is an int32 and cannot be {value}", sizes[name].span)
     return found
 
 
@@ -270,7 +267,8 @@ def _tell(m: Machine, function: Function, params: Mapping[str, Param], answer: A
     for name, p in params.items():
         if isinstance(p, Buffer):
             text = f"`{name}` is a {p.dtype} tensor of shape {shape_text(p.shape)} ({answer.reasons[name]})"
-            m.b.note("TL0221", text, p.span, help=annotate_help(name))
+            listed = ", ".join(map(expr_text, p.shape)) + "," * (len(p.shape) == 1)
+            m.b.note("TL0221", text, p.span, help=f'annotate it to say so: `{name}: T.Tensor(({listed}), "{p.dtype}")`')
     sizes = [n for n, p in params.items() if isinstance(p, Var)]
     if sizes:
         listed = ", ".join(f"`{n}`" for n in sizes)

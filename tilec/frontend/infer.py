@@ -243,17 +243,20 @@ def _dtype(m: Machine, name: str, buffer: Buffer, facts: _Facts) -> tuple[DType,
     found = facts.dtypes.get(name, [])
     if not found:
         text = f"the dtype of `{name}` cannot be inferred: it is neither copied to nor stored from a tile"
-        raise m.fail("TL0230", text, buffer.span, help=_help(name))
+        raise m.fail("TL0230", text, buffer.span, help=annotate_help(name, len(buffer.shape)))
     dtype, tile, span = found[0]
     for other, second, place in found[1:]:
         if other != dtype:
             raise m.fail("TL0230", f"`{name}` would be {dtype} and {other}", buffer.span, Label(span, f"`{tile.name}` is {dtype}"),
-                         Label(place, f"`{second.name}` is {other}"), help=_help(name))  # fmt: skip
+                         Label(place, f"`{second.name}` is {other}"), help=annotate_help(name, len(buffer.shape)))  # fmt: skip
     return dtype, f"as its tile `{tile.name}`"
 
 
-def _help(name: str) -> str:
-    return f"annotate it, `{name}: T.Tensor((M, N), \"float16\")`, or give --arg {name}=float16[M,N]"
+def annotate_help(name: str, rank: int) -> str:
+    """How to say what cannot be inferred about a tensor of so many dimensions."""
+    listed = ("M", "N") if rank == 2 else ("N",) if rank == 1 else tuple(f"N{d}" for d in range(rank))
+    annotation = ", ".join(listed) + "," * (rank == 1)
+    return f'annotate it, `{name}: T.Tensor(({annotation}), "float16")`, or give --arg {name}=float16[{",".join(listed)}]'
 
 
 def _is_open(buffer: Buffer, d: int) -> bool:
@@ -274,7 +277,8 @@ def _extents(
         for key in keys:
             if key in extents and extents[key] != e:
                 text = f"dimension {dim[1]} of `{dim[0]}` would have the extents {expr_text(extents[key])} and {expr_text(e)}"
-                raise m.fail("TL0230", text, span, Label(places[key], f"{expr_text(extents[key])} from here"), help=_help(dim[0]))
+                help = annotate_help(dim[0], sketch.tensors[dim[0]].rank)
+                raise m.fail("TL0230", text, span, Label(places[key], f"{expr_text(extents[key])} from here"), help=help)
             extents[key] = e
             places.setdefault(key, span)
 
@@ -329,7 +333,8 @@ def _shape(m: Machine, name: str, buffer: Buffer, extents: Mapping[Dim | Block, 
     missing = [d for d in range(buffer.rank) if (name, d) not in extents]
     if missing:
         listed = " and ".join(str(d) for d in missing)
-        raise m.fail("TL0230", f"the extent of dimension {listed} of `{name}` cannot be inferred", buffer.span, help=_help(name))
+        text = f"the extent of dimension {listed} of `{name}` cannot be inferred"
+        raise m.fail("TL0230", text, buffer.span, help=annotate_help(name, len(buffer.shape)))
     return tuple(extents[name, d] for d in range(buffer.rank))
 
 

@@ -62,6 +62,8 @@ def _dim(b: Builder, value: Any, what: str) -> Any:
     if is_number(value) and not isinstance(value, (bool, float)):
         if value < 0:
             raise b.error("TL0310", f"{what} must not be negative, got {value}")
+        if value >= 1 << 63:
+            raise b.error("TL0310", f"{what} must fit a 64-bit integer, got {value}")
         return value
     if not is_device(value):
         raise b.error("TL0206", f"{what} must be an integer, got {describe(value)}")

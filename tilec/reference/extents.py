@@ -33,7 +33,7 @@ def infer_extents(kernel: Kernel, arrays: Mapping[str, Array], given: Mapping[st
             raise InputError(f"{where} is {value}, but {found} is expected")
     missing = [v.name for v in kernel.extents if v not in known]
     if missing:
-        raise InputError(f"the extents {', '.join(missing)} do not follow from the arrays; pass them")
+        raise InputError(f"the extents {', '.join(missing)} do not follow from the arrays; pass them: -D {missing[0]}=...")
     return known
 
 
