@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compiling import compile_text
+from tests.compiling import compile_text, run_reference
 from tests.hopper.attention import Attention, error, reference, run, streams
 from tests.toolchain import needs_gxx
 from tilec import emulator
@@ -100,6 +100,22 @@ def test_what_the_warp_groups_cannot_do_alone_goes_the_portable_way(change: tupl
         text = text.replace(old, new, 1)
     compiled = compile_text(text, arch="sm_90a")
     assert not streams(compiled) and any("portable path" in d.message for d in compiled.diagnostics)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_loops_that_may_have_no_step(mode: str) -> None:
+    a = Attention(mask="tail", seq=300, heads=3, kv_heads=3)
+    text = a.source().replace(" in T.Pipelined(T.ceildiv(300, 64)", " in T.Pipelined(T.min(n, 5)")
+    text = text.replace("out[i, j] /= total[i]", "out[i, j] += total[i]")
+    compiled = compile_text(text.replace('"float16")):', '"float16"), n: T.int32):'), arch="sm_90a")
+    assert streams(compiled)
+    program = emulator.build(compiled.cu)
+    for n in (0, 1, 3):
+        values = {**a.inputs(np.random.default_rng()), "n": n}
+        want = run_reference(compiled, values)["O"].astype(np.float64)
+        outcome = program.run("attention_launch", values, MODES[mode], 60)
+        assert outcome.ok, outcome
+        assert np.array_equal(values["O"], want) if n == 0 else error(values["O"], want) < 1e-3
 
 
 def test_pointers_off_16_bytes_take_the_general_body() -> None:

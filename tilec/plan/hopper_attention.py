@@ -27,7 +27,7 @@ from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of, span_swizzle
 from tilec.plan.hopper_attention_match import Match, match
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
-from tilec.plan.hopper_softmax import Lagging, lagging
+from tilec.plan.hopper_softmax import Lagging, folded, lagging
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -195,7 +195,8 @@ class _Builder:
         self.softmax = lagging(found.prologue, found.rows, found.late, found.epilogue, found.scores, found.probs, found.out)
         if self.softmax is not None and self.consumers in RULES.lag:
             self.lag = self.softmax
-        parts = (found.prologue, found.mask, found.rows if self.lag is None else self.lag.rows, found.late, found.epilogue)
+        rows = tuple(map(folded, found.rows if self.lag is None else self.lag.rows))
+        parts = (found.prologue, found.mask, rows, found.late, found.epilogue)
         shapes = {b: static_shape(b) for b in (found.scores, found.probs, found.out)}
         fixed = {b: atoms.warp_group_accumulator(m, n, self.consumers) for b, (m, n) in shapes.items()}
         legal = legalise(Seq((*found.allocs, *(s for p in parts for s in p))), threads, self.r.target, self.r.ieee, fixed)

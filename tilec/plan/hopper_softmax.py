@@ -13,9 +13,10 @@ For the same reason each thread can sum up its own part of a row, and the lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, log
 
+from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import FLOAT32
 from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
 from tilec.ir.tile import Alloc, Copy, Fill, Let, Parallel, Reduce, Stmt, Store
@@ -72,6 +73,30 @@ def lagging(
     if not (zero and before and after and scaled and _settled(rows[:at], found, scores) and _normalised(epilogue, found, total, out)):
         return None
     return Lagging((*rows[:at], _lag(found, rows[at]), *rows[at:]), found.factor, row_sum, total)
+
+
+def folded(s: Stmt) -> Stmt:
+    """`exp(S c - m c)` over a tile as `exp2` with log2(e) in the factor: the hardware's exponential has base 2."""
+    found = _store(s)
+    if found is None or len(found[0].vars) != 2:
+        return s
+    loop, store = found
+    match store.value:
+        case Call("exp", (power,)) if power.dtype == FLOAT32:
+            parts = _difference(power)
+        case _:
+            return s
+    if parts is None:
+        return s
+    a, b, c = parts
+    scale = Const(round_float(c.value / log(2), FLOAT32), FLOAT32)
+
+    def scaled(x: Expr) -> Expr:
+        return Binary("mul", x, scale, FLOAT32)
+
+    apart = isinstance(power, Binary) and power.op == "sub"
+    new = Binary("sub", scaled(a), scaled(b), FLOAT32) if apart else scaled(Binary("sub", a, b, FLOAT32))
+    return replace(loop, body=replace(store, value=Call("exp2", (new,), FLOAT32)))
 
 
 def _store(s: Stmt) -> tuple[Parallel, Store] | None:
@@ -226,8 +251,8 @@ def _is_logarithm(e: Expr, i: Var, x: _Softmax, total: Buffer) -> bool:
     """True for log2(l) + m c."""
     if not isinstance(e, Binary) or e.op != "add":
         return False
-    for log, rest in ((e.a, e.b), (e.b, e.a)):
-        if log != Call({"exp2": "log2", "exp": "log"}[x.function], (Load(total, (i,)),), FLOAT32):
+    for logarithm, rest in ((e.a, e.b), (e.b, e.a)):
+        if logarithm != Call({"exp2": "log2", "exp": "log"}[x.function], (Load(total, (i,)),), FLOAT32):
             continue
         match rest:
             case Binary("mul", a, Const(value)) | Binary("mul", Const(value), a):
