@@ -92,7 +92,8 @@ def _decisions(launch: LaunchPlan) -> list[str]:
             lines.append(f"  gemm       line {s.span.line}: {_product(s)}")
         elif isinstance(s, Pipeline):
             ahead = s.stages - 1
-            lines.append(f"  pipeline   {s.var.name}: copies run {ahead} step{'s' if ahead > 1 else ''} ahead, {s.stages} versions of each tile, one barrier a step")
+            steps = f"{ahead} step{'s' if ahead > 1 else ''}"
+            lines.append(f"  pipeline   {s.var.name}: copies run {steps} ahead, {s.stages} versions of each tile, one barrier a step")
         elif isinstance(s, WarpSpecialized | Streamed):
             lines += [f"  {key:<10} {text}" for key, text in roles(s)]
     if len(launch.variants) > 1:

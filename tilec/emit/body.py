@@ -248,7 +248,8 @@ class BodyWriter:
             advance = {1: f"++{name}", -1: f"--{name}"}.get(step, f"{name} += {step}" if step > 0 else f"{name} -= {-step}")
         body = self.sequence(s.body, inner)
         text = render(
-            "parallel/for.cu.jinja", unroll=s.unroll, type=kind, var=name, start=start, relation=relation, stop=stop, advance=advance, body=body
+            "parallel/for.cu.jinja", unroll=s.unroll, type=kind, var=name, start=start, relation=relation, stop=stop, advance=advance,
+            body=body,
         )
         return "\n".join(("{", *lead, text, "}")) if lead else text
 
@@ -295,7 +296,8 @@ class BodyWriter:
     def gemm(self, s: PGemm, facts: Facts) -> str:
         """A matrix product in place."""
         clear = self.clear(s, facts)
-        return gemm_text(render, self.spell.need, s.plan, self.operand(s.a, facts), self.operand(s.b, facts), self.spell.buffer(s.c.buffer), clear)
+        a, b = self.operand(s.a, facts), self.operand(s.b, facts)
+        return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear)
 
     def clear(self, s: PGemm, facts: Facts) -> str:
         """When the accumulator starts from zero, as the product's writer wants to hear it."""
