@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Severity, error
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tilec.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """Everything a compilation depends on. `path` is as the user spelled it; it and the texts decide every byte of the output.
 
@@ -41,7 +42,7 @@ class Options:
     line_directives: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """A finished compilation: the Tile IR, the plans, the CUDA text, what there is to tell, and seconds by pass."""
 

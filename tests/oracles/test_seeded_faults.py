@@ -57,7 +57,7 @@ FAULTS = [  # program, what is wrong, pattern, replacement, which occurrence
     ("gemm", "a fragment of the wrong row", r"a_frag\[mi\], b_frag", "a_frag[0], b_frag", 1),
     ("softmax", "no barrier between filling and reading a tile", r"__syncthreads\(\);\n", "\n", 1),
     ("softmax", "no barrier inside a reduction", r"__syncthreads\(\);\n", "\n", 2),
-    ("softmax", "a shuffle of the reduction is missing", r"int step_1 = 1;", "int step_1 = 2;", 2),
+    ("softmax", "a shuffle of the reduction is missing", r"int (step\w*) = 1;", r"int \1 = 2;", 2),
     ("softmax", "warps meet one partner too few", r"p < (\d+)", "p < 1", 2),
 ]
 

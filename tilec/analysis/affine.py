@@ -9,8 +9,9 @@ the steps in between did. Products of two non-constant sums are expanded into mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilec.record import record
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from tilec.ir.visit import expr_children
@@ -18,7 +19,7 @@ from tilec.ir.visit import expr_children
 _MAX_TERMS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linear:
     """sum(coefficient * term) + const. `terms` keeps the order of first appearance and holds no zero coefficient."""
 

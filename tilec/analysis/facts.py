@@ -8,10 +8,11 @@ A variable without an entry has the range of its type; block and thread indices 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import gcd, lcm
 from types import MappingProxyType
 
+from tilec.record import record
 from tilec.ir.dtypes import int_range
 from tilec.ir.expr import Binary, Compare, Const, Expr, Load, Logical, Unary, Var, VarKind, const_int
 from tilec.ir.kernel import Launch
@@ -20,7 +21,7 @@ from tilec.ir.visit import walk_expr
 _NEVER_NEGATIVE = (VarKind.BLOCK, VarKind.THREAD, VarKind.EXTENT)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VarFacts:
     """What is known about one variable: `lo <= v <= hi`, `divisor` divides v, and bounds that are expressions.
 
@@ -38,7 +39,7 @@ class VarFacts:
 _NOTHING = VarFacts()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """Facts about variables; every `with_...` gives a new environment that knows more."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tilec.record import record
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
@@ -37,7 +39,7 @@ class Severity(Enum):
     REMARK = "remark"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Label:
     """A second place with the fact that it contributes, such as `A_s is 128x32`."""
 
@@ -45,7 +47,7 @@ class Label:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """One thing to tell: what (`message`), where (`span`), the facts in conflict (`labels`), one thing to do (`help`).
 

@@ -14,8 +14,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.diagnostics.core import NOWHERE, Diagnostic, Severity, Span
 
 Lines = Callable[[str], Sequence[str] | None]
@@ -27,7 +27,7 @@ _COLOURS = {Severity.ERROR: "1;31", Severity.WARNING: "1;35", Severity.NOTE: "1;
 _QUIET = "1;34"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Mark:
     """An underlined place: `sign` is ^ for the place of the diagnostic and - for a label."""
 

@@ -11,8 +11,8 @@ is worth 10 to 25 % of a large GEMM.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import bounds
@@ -30,7 +30,7 @@ from tilec.plan.domains import static
 from tilec.plan.plan import THREAD, AsyncCopy
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Advancing:
     """The text of such a producer: declarations in front of the loop, and its body."""
 
@@ -38,7 +38,7 @@ class Advancing:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Moves:
     """How many elements things move: variables of the copy and source dimensions a round, source dimensions a step, the tile
     a round."""

@@ -10,8 +10,9 @@ compute in float and are rounded after every operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import cannot_overflow, fits_int32, interval, is_integral, within
 from tilec.analysis.simplify import simplify
@@ -40,7 +41,7 @@ _COMPARE = {
 _MAX_POWER = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CWriter:
     """Writes expressions. `names` spells variables, `load` memory reads (a primary expression of the element's C type),
     `need` receives the prelude entries used, `facts` decide where plain operators are safe, `fast_math` allows

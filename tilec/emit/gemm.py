@@ -9,8 +9,8 @@ k-step) from which `pipeline` builds the loop that loads fragments ahead of thei
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.emit import gemm_fma
 from tilec.emit.gemm_operands import Loop, Operand, RegisterOperand, Render, SharedOperand, joined, lines, scaled
 from tilec.ir.dtypes import FLOAT16
@@ -25,7 +25,7 @@ RESERVED = frozenset("a_frag b_frag a_tile b_tile a_at b_at warp_row warp_col al
 """C names that the text declares for itself: no array or variable of the kernel may be called so."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """One statement inside unrolled `loops` that brings fragments of a k-step into registers."""
 
@@ -33,7 +33,7 @@ class Load:
     call: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """How one operand reaches the mma: declarations once, the tile's pointer, loads a k-step, and the mma's argument.
 
@@ -47,7 +47,7 @@ class Side:
     argument: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fragments:
     """All pieces of an mma product, as text.
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tilec.record import record
 from tilec.layout.shared import SharedLayout
 
 
@@ -17,7 +17,7 @@ class Render(Protocol):
     def __call__(self, template: str, /, **context: object) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedOperand:
     """A tile in shared memory.
 
@@ -34,7 +34,7 @@ class SharedOperand:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegisterOperand:
     """A fragment in registers: the name of the array, in the order that the plan's layout of the operand asks for."""
 
@@ -45,7 +45,7 @@ class RegisterOperand:
 Operand: TypeAlias = SharedOperand | RegisterOperand
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """An unrolled loop of `count` over `var`."""
 

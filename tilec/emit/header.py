@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.emit.hostexpr import manifest_text
 from tilec.emit.launcher import Render, is_written, signature
 from tilec.emit.names import identifier
@@ -16,7 +16,7 @@ from tilec.layout.shared import CHUNK
 from tilec.plan.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HeaderKernel:
     """One kernel: its comment lines and the parameter lists of its functions (no size query when the second is empty)."""
 

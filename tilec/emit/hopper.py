@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
@@ -60,7 +60,7 @@ def map_strides(m: TensorMap) -> tuple[Expr, ...]:
     return tuple(Binary("mul", cast(e, INT64), item, INT64) for e in reversed(row_strides(m.tensor)[:-1]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Numbers:
     """What the template of the kernel says in figures and short expressions."""
 
@@ -87,7 +87,7 @@ class _Numbers:
     b_step: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelWriter:
     """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
 
@@ -211,7 +211,7 @@ class KernelWriter:
         return epilogue, self.places(s, f"{epilogue}\n{self.spell.expr(s.start, facts)} {self.spell.expr(s.stop, facts)}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BoxLoad:
     """One load: where to, and its coordinates."""
 
@@ -219,7 +219,7 @@ class BoxLoad:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProductCall:
     """One product: accumulator, descriptors, and whether it adds."""
 
@@ -229,7 +229,7 @@ class ProductCall:
     accumulate: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Store:
     """The context of a bulk store."""
 

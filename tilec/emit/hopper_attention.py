@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
@@ -27,7 +27,7 @@ RESERVED = frozenset("warp_group tiles rows others tile section section_top sect
 """C names that the text declares for itself, besides those made from names of tiles."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Ring:
     """One tile's barriers, counters and texts: how it is filled, and how products find it."""
 
@@ -49,7 +49,7 @@ class _Ring:
         return f"if (++{self.stage} == {self.stages}) {{\n{self.stage} = 0;\n{self.phase} ^= 1;\n}}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Numbers:
     """What the template says in figures and short expressions."""
 
@@ -69,7 +69,7 @@ class _Numbers:
     skips: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Loop:
     """Steps that treat their scores alike: up to which, and the statements under the second product."""
 
@@ -78,7 +78,7 @@ class _Loop:
     rows: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StreamWriter:
     """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
 

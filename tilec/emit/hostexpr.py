@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, CompileError, Span, error
 from tilec.ir.dtypes import Kind, int_range
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Select, Unary, Var, VarKind
@@ -97,7 +98,7 @@ def _python(e: Expr, span: Span) -> tuple[str, int]:
 # ---- the launcher's text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cxx:
     """C++ text with its precedence, the range its value lies in, and whether its type is 64 bits wide."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from tilec.record import record
 from tilec.diagnostics import Span
 from tilec.emit import gemm, hopper, hopper_attention, pipeline, prelude
 from tilec.emit.banner import banner_text
@@ -33,7 +34,7 @@ KERNEL_NAMES = frozenset("thread warp lane block workspace panel_blocks panel_to
 """C names that every kernel body keeps for itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EmitOptions:
     """`file` is the source as the user spelled it, `source` its lines; `line_directives` asks for #line."""
 

@@ -8,8 +8,8 @@ Plain C++ over the CUDA runtime, so that nvcc and the emulator's g++ both take i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.emit import hopper
 from tilec.emit.hostexpr import HELPERS, Cxx, CxxWriter, variables
 from tilec.emit.names import LAUNCHER_NAMES, Names, parameter_names
@@ -34,7 +34,7 @@ _INTEGERS = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
 _UNSIGNED = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Helper:
     """A lambda that a function declares for its expressions."""
 
@@ -42,7 +42,7 @@ class Helper:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """A reason to refuse the call: C++ condition, name of the cudaError_t, and a comment (empty or starting with two blanks)."""
 
@@ -51,7 +51,7 @@ class Check:
     comment: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """A variant: `branch` is `if (...)`, `else if (...)` or `else`; `when` is its condition, empty for always."""
 
@@ -61,7 +61,7 @@ class Choice:
     shared_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Map:
     """A tensor map that a launcher fills in: the driver's numbers, and C++ texts, innermost dimension first."""
 
@@ -74,7 +74,7 @@ class Map:
     swizzle: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Special:
     """A body with a grid, threads and tensor maps of its own, chosen before all others when `when` holds."""
 
@@ -87,7 +87,7 @@ class Special:
     optional: bool  # not every architecture that the file is for has it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grid:
     """One launch. `sizes` declares the run-time extents of the grid, `axes` names those that may be 0."""
 
@@ -109,7 +109,7 @@ class Grid:
         return self.shared_bytes == "shared_bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workspace:
     """The size query of a kernel that needs scratch memory: C++ text of the size, what makes it 0, and its helpers."""
 
@@ -118,7 +118,7 @@ class Workspace:
     helpers: tuple[Helper, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """What callers see: parameter lists as C text (the same in C and C++) and the C name of every parameter."""
 

@@ -10,9 +10,10 @@ in front of and behind a small unrolled loop over the elements of the chunk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import bounds
 from tilec.emit.cliteral import ctype
@@ -39,7 +40,7 @@ class Statements(Protocol):
         """One statement."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """One `for` of a nest: `count` is C text."""
 
@@ -48,7 +49,7 @@ class Level:
     unroll: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopWriter:
     """Writes the loops of one kernel body; `inner` writes what they contain."""
 

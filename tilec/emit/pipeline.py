@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.emit.gemm import Need, clear_text, fragment_text, gemm_text
 from tilec.emit.gemm_operands import Render, SharedOperand, lines
 from tilec.plan.gemm_plan import GemmPlan
@@ -21,7 +21,7 @@ RESERVED = frozenset("stage fill load_fragments multiply step a_frags b_frags".s
 """C names that the text declares for itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GemmInPipeline:
     """The product that ends every step when fragments are to be loaded one k-step ahead, across the barrier.
 
@@ -37,7 +37,7 @@ class GemmInPipeline:
     before: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PipelineText:
     """A pipelined loop in pieces of C.
 
@@ -59,7 +59,7 @@ class PipelineText:
     late: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Copies:
     """What the templates need to know of the loop: names, distances, and which tests are needed."""
 
@@ -150,7 +150,7 @@ def _prefetching(render: Render, need: Need, g: GemmInPipeline, copies: _Copies,
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _KStep:
     """One k-step of a prefetching loop: its k, that of the next one, and the buffers of both."""
 

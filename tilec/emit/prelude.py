@@ -6,9 +6,9 @@ up to the next marker are its text. Example: ``select(["ldmatrix_x4"])`` gives t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
+from tilec.record import record
 from tilec import templates_dir
 
 FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "hopper", "reduce", "atomic", "random")
@@ -24,7 +24,7 @@ class UnknownEntry(KeyError):
         return f"the prelude has no entry {self.args[0]!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One function or type of the prelude: its name, the entries that its text uses, and its text without the marker."""
 

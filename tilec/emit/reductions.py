@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, nan, prod
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
 from tilec.emit.memory import Spelling
@@ -18,7 +18,7 @@ from tilec.plan.plan import THREAD, PReduce
 from tilec.plan.reductions import lanes_joined
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Loop:
     """A loop of the reduction: C name and count."""
 
@@ -26,7 +26,7 @@ class _Loop:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Partner:
     """A thread digit whose threads meet in shared memory: C name of its loop, and size."""
 
@@ -34,7 +34,7 @@ class _Partner:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Meeting:
     """How threads of several warps join a line, as C text.
 
@@ -48,7 +48,7 @@ class _Meeting:
     partners: tuple[_Partner, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Steps:
     """Shuffles over distances that double from `first` to `last`."""
 

@@ -10,8 +10,8 @@ quarters, which is worth 5 to 8 % of a large GEMM.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import bounds
 from tilec.emit.gemm_operands import lines
@@ -27,7 +27,7 @@ from tilec.plan.plan import THREAD, PScalar, TileLoop
 from tilec.plan.rows import group_of, row_layout
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowWriter(LoopWriter):
     """Writes the elements of a chunk into word `part` of `words` instead of memory."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
 from tilec.emit.memory import Spelling
@@ -18,7 +18,7 @@ from tilec.plan.plan import THREAD, PScan
 from tilec.plan.scans import line_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Level:
     """A loop over one register digit: C name and count."""
 

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.emit.render import render
 
 PREFIX = "wgmma_m64n"
 _NAME = re.compile(r"wgmma_m64n(\d+)k(\d+)_([a-z0-9]+)_(f32|f16|s32)(_held)?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Kind:
     """The instruction's types in PTX, its depth, and whether operands may run along m or n (16-bit elements only)."""
 

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tilec.record import record
 from tilec.emit.hosteval import evaluate
 
 Value: TypeAlias = "npt.NDArray[Any] | int | float"
@@ -21,7 +22,7 @@ ITEM_BYTES = {
 """Bytes an element of each type takes, by the manifest's names."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Array:
     """A tensor argument: the caller's array and, for tensors that are not dense, the strides in elements."""
 
@@ -60,7 +61,7 @@ class Array:
         return np.lib.stride_tricks.as_strided(flat, self.array.shape, [s * item for s in self.strides])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scalar:
     """An argument by value: its bytes."""
 
@@ -68,7 +69,7 @@ class Scalar:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workspace:
     """The scratch memory that the launcher asks for."""
 

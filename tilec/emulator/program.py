@@ -8,10 +8,11 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from tilec.record import record
 from tilec.emulator import source, toolchain
 from tilec.emulator.arguments import Argument, Array, Scalar, Value, Workspace, bind
 
@@ -22,7 +23,7 @@ SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100
 """Most dynamic shared memory of a block by compute capability, bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mode:
     """How to run: `asynchrony` says when asynchronous copies land, `shared` where shared tiles lie, `seed` in which order
     threads run. `alignment` is that of the arrays, whose ends lie flush with inaccessible memory. `races` also checks that
@@ -39,7 +40,11 @@ class Mode:
     races: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+PLAIN = Mode()
+"""Lazy copies, tiles apart, seed 0."""
+
+
+@record
 class Outcome:
     """How a run ended. `status` is "ok", "race", "deadlock", "overrun", "fault", "timeout" or "launch error N" (a cudaError_t);
     `message` says what happened where, `line` is the line of the .cu or 0, `output` is what the kernel printed."""
@@ -55,7 +60,7 @@ class Outcome:
         return self.status == "ok"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """A built file: its manifest and its library. `run` may be called often, also from several processes at once."""
 
@@ -64,7 +69,7 @@ class Program:
     library: Path
     runtime: toolchain.Runtime = field(repr=False)
 
-    def run(self, launcher: str, values: Mapping[str, Value], mode: Mode = Mode(), timeout_s: int = 60) -> Outcome:
+    def run(self, launcher: str, values: Mapping[str, Value], mode: Mode = PLAIN, timeout_s: int = 60) -> Outcome:
         """Calls `launcher` (or the launcher of the kernel of that name) in a process of its own, and waits.
 
         `values` has an array for each tensor, a number for each scalar, and run-time extents where the arrays' shapes do

@@ -13,9 +13,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from tilec.record import record
 from tilec import templates_dir
 from tilec.files import cache_dir
 
@@ -46,7 +46,7 @@ class BuildError(Exception):
     """The C++ compiler refused a file; the text is what it said."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runtime:
     """The built runtime: its program, the compiler, the flags for generated files, and the hash of all of that."""
 

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Span, error, note
 from tilec.frontend.machine import Machine
 from tilec.frontend.syntax import inner_kernels, style, walk
@@ -18,7 +18,7 @@ from tilec.frontend.values import Fatal, Frame, Function, KernelValue, Module, P
 from tilec.language.values import Marker
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Candidate:
     """A kernel that could be compiled: its symbol and the value that makes it (a KernelValue or a Function).
 

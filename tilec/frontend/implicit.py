@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend.finish import finish
 from tilec.frontend.forms import Bindings, Signature, annotated, recording, tensor
@@ -72,7 +73,7 @@ def _more(bindings: tuple[tuple[str, str], ...], fixed: Mapping[str, Value], siz
     return tuple((n, str(fixed[n])) for n in sizes if n in fixed and n not in known)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parts:
     """What the final recording is made of: parameter order, size variables, fixed values, the inferred rest."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Function
@@ -31,7 +32,7 @@ Block = tuple[int, int]
 """An axis of the grid and the extent of a tile along it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sketch:
     """The first recording: its launch, and the tensors as they stand there."""
 

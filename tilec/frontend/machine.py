@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import libcst as cst
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Label, Span, error
 from tilec.frontend.hostops import HostError
 from tilec.frontend.request import Request
@@ -35,7 +36,7 @@ class Jump(Enum):
     CONTINUE = "continue"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Return:
     """A block ended at a `return`."""
 

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tilec.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class ArgSpec:
     """An array as `--arg A=float16[4096,K]` describes it: a dtype name, extents (ints or names) and perhaps strides."""
 
@@ -19,7 +21,7 @@ class ArgSpec:
     strides: tuple[int | str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One reading of a source file.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Span, error
 
 MAX_BYTES = 4 << 20
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Source:
     """A parsed file: its name as the user spelled it, its tree and the place of every node.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend.source import Source
 from tilec.language.values import Marker, Value
@@ -30,7 +31,7 @@ class Reported(CompileError):
     """Stands for an error that has been kept already; it stops what depends on it without a second message."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Poison:
     """Something that could not be evaluated, with the error to give should a kernel need it."""
 
@@ -38,7 +39,7 @@ class Poison:
     cause: CompileError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Stale:
     """A name whose value depends on run-time control flow: reading it is an error that tells what to do instead."""
 
@@ -84,7 +85,7 @@ class Frame:
     kernel: bool = False  # the body of a kernel function
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Function:
     """A def or lambda with the scope it was made in. `kind` is plain, macro, prim or jit."""
 
@@ -105,7 +106,7 @@ class Function:
                 return self.frame.source.span(self.node)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class KernelValue:
     """A kernel that host code holds: the decorated function, the factory that made it and the values it was made with."""
 
@@ -116,7 +117,7 @@ class KernelValue:
     siblings: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Builtin:
     """A host callable that the evaluator implements: `call(machine, args, kwargs)`."""
 
@@ -124,7 +125,7 @@ class Builtin:
     call: Callable[[Machine, tuple[Value, ...], Mapping[str, Value]], Value]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class BoundMethod:
     """A method of a host or device value, not yet called."""
 
@@ -132,7 +133,7 @@ class BoundMethod:
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Partial:
     """functools.partial."""
 
@@ -149,7 +150,7 @@ class Iter:
     position: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ClassValue:
     """A class of the user's file: only its attributes can be read."""
 

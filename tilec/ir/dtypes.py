@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from tilec.record import record
 
 
 class Kind(Enum):
@@ -19,7 +20,7 @@ class Kind(Enum):
     HANDLE = "handle"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DType:
     """An element type: its TileLang name, family and width. Stored width is `bytes` (bool and sub-byte types take one)."""
 

@@ -13,10 +13,10 @@ Every expression has a `dtype`. The operands of a `Binary` (except shifts' right
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.dtypes import BOOL, INT32, DType
 
@@ -32,7 +32,7 @@ class VarKind(Enum):
     EXTENT = "extent"  # a run-time extent or stride of a tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Var:
     """A scalar name. Two variables are the same only if they are the same object."""
 
@@ -53,7 +53,7 @@ class Scope(Enum):
     VAR = "var"  # a private mutable scalar of each thread (rank 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Buffer:
     """A named array. Two buffers are the same only if they are the same object.
 
@@ -80,7 +80,7 @@ class Buffer:
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Const:
     """A literal; `value` is already reduced to the range of `dtype` (bool for BOOL, int for integers, float for floats)."""
 
@@ -88,7 +88,7 @@ class Const:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """One element of a buffer. A read of a global tensor out of its range gives its safe value (0 unless annotated)."""
 
@@ -101,7 +101,7 @@ class Load:
         return self.buffer.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unary:
     """`op` is neg, not (bool only) or invert (integers)."""
 
@@ -110,7 +110,7 @@ class Unary:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Binary:
     """`op` is one of BINARY_OPS; both operands and the result have `dtype` (a shift's right side may be any integer)."""
 
@@ -125,7 +125,7 @@ BINARY_OPS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compare:
     """`op` is eq, ne, lt, le, gt or ge, over two operands of one type."""
 
@@ -139,7 +139,7 @@ class Compare:
         return BOOL
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Logical:
     """`op` is and / or over bools; the right side is evaluated only when the left one does not decide."""
 
@@ -153,7 +153,7 @@ class Logical:
         return BOOL
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Select:
     """`a` if `cond` else `b`; only the chosen arm is evaluated."""
 
@@ -163,7 +163,7 @@ class Select:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cast:
     """Conversion to `dtype`: floats round to nearest even, float to integer truncates and clamps (NaN gives 0), integers
     wrap, fp8 saturates to the largest finite value and keeps NaN, anything to bool is `!= 0`."""
@@ -172,7 +172,7 @@ class Cast:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reinterpret:
     """The same bits read as `dtype`, a type of the same width."""
 
@@ -180,7 +180,7 @@ class Reinterpret:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """An intrinsic by name (exp, exp2, log, log2, sqrt, rsqrt, abs, floor, ceil, round, trunc, sin, cos, tan, tanh, erf,
     sigmoid, isnan, isinf, isfinite, popcount, fma, ceildiv (exact, any signs), ...); `language` declares each."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, Diagnostic, Span
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.tile import Stmt
@@ -13,7 +14,7 @@ Param: TypeAlias = Buffer | Var
 """A tensor (a GLOBAL buffer) or a scalar (a PARAM variable)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """One `with T.Kernel(...)`: a grid of blocks that run `body`.
 
@@ -31,7 +32,7 @@ class Launch:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """A function the author wrote, with everything host-side folded away.
 
@@ -55,7 +56,7 @@ class Kernel:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Module:
     """All kernels of a compilation in source order, with the notes and warnings that reading them gave."""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
+from tilec.record import record
 from tilec.diagnostics import CompileError, Span, error
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
@@ -28,7 +28,7 @@ _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]+)\}|(.))")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     """A piece of a line: `kind` is num, name, str, op or end."""
 
@@ -37,7 +37,7 @@ class Token:
     col: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """A line that is not empty: its number, indentation and tokens, the last one of kind end."""
 

@@ -10,14 +10,14 @@ Semantics are those of one thread block that executes statement after statement:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.expr import Buffer, Expr, Var
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """A box of a buffer: per dimension a start and an extent (1 for a dimension that was indexed by a scalar)."""
 
@@ -27,7 +27,7 @@ class Region:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seq:
     """Statements in order."""
 
@@ -35,7 +35,7 @@ class Seq:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class For:
     """A counted loop; bounds and step are taken once. `kind` is serial, unroll, vectorized or pipelined.
 
@@ -52,7 +52,7 @@ class For:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parallel:
     """Independent iterations over `0 <= vars[d] < extents[d]`, spread over the threads of the block; each happens once."""
 
@@ -62,7 +62,7 @@ class Parallel:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class While:
     """Repeats `body` while `cond` holds."""
 
@@ -71,7 +71,7 @@ class While:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class If:
     """Takes one branch. `orelse` may be an empty Seq."""
 
@@ -81,21 +81,21 @@ class If:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Break:
     """Leaves the innermost serial loop or While."""
 
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Continue:
     """Next iteration of the innermost serial loop or While."""
 
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Let:
     """Binds `var` to the value that `value` has here (a snapshot)."""
 
@@ -104,7 +104,7 @@ class Let:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """buffer[indices] = value; `value` has the buffer's type. Rank-0 buffers (alloc_var) have no indices."""
 
@@ -114,7 +114,7 @@ class Store:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alloc:
     """Brings a shared, fragment, local or var buffer into being; its contents are undefined (a var starts at zero)."""
 
@@ -122,7 +122,7 @@ class Alloc:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Copy:
     """dst = src, element by element with a cast. The extents of both sides agree once dimensions of extent 1 are dropped."""
 
@@ -131,7 +131,7 @@ class Copy:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fill:
     """Every element of `dst` = value (of the buffer's type)."""
 
@@ -140,7 +140,7 @@ class Fill:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gemm:
     """c += op(a) @ op(b); with `clear` true, c = op(a) @ op(b). Tiles are the last two dimensions of each region.
 
@@ -158,7 +158,7 @@ class Gemm:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reduce:
     """dst = op over dimension `dim` of src; `clear` false combines with what dst holds, once.
 
@@ -175,7 +175,7 @@ class Reduce:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scan:
     """Inclusive scan (`op` sum or max) along `dim`, from the end when `reverse`."""
 
@@ -187,7 +187,7 @@ class Scan:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Atomic:
     """dst[...] op= value for one element, indivisibly; `op` is add, max, min, and, or, xor, exch, cas, load or store.
 
@@ -203,7 +203,7 @@ class Atomic:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Barrier:
     """Waits for other threads. `kind` is block, named (with `id` and `count`), warp (`id` may be a mask of lanes) or grid; arrive
     counts at a named one without waiting."""
@@ -214,7 +214,7 @@ class Barrier:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trap:
     """Stops the kernel when `cond` is false; `message` is printed."""
 
@@ -223,7 +223,7 @@ class Trap:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Print:
     """printf from every executing thread (thread 0 of the block when `once`)."""
 
@@ -233,7 +233,7 @@ class Print:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evaluate:
     """An expression for its effects, such as a call of the author's own device function."""
 

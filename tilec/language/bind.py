@@ -9,12 +9,12 @@ that nothing heavy is imported on the compile path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import FunctionType
 from typing import Any
 
+from tilec.record import record
 from tilec.language.builder import Builder
 from tilec.language.values import Primitive
 
@@ -29,12 +29,12 @@ class State(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One callable name of the language with the function behind it. `instead` says what to use when it is refused."""
 
     name: str
-    fn: FunctionType
+    fn: Any  # a function, which mypy would take for a method
     state: State = State.WORKS
     host: bool = False
     instead: str = ""

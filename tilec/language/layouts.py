@@ -9,9 +9,10 @@ The order is part of the tensor's meaning for whoever reads it next: every kerne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import interval
 from tilec.ir.dtypes import INT32, INT64
@@ -28,14 +29,14 @@ from tilec.language.extents import constant, equal
 from tilec.language.show import describe, shape_text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LayoutValue:
     """`T.Layout(shape, fn)`: the author's function from an index to a place."""
 
     fn: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Order:
     """The place of each element: `places`, over the indices `vars`, in `view`, a tensor over the same bytes.
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tilec.record import record
 from tilec.ir.dtypes import INT32, DType, int_range
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Load, Scope, Select, Var
 from tilec.ir.tile import Alloc, Atomic, Copy, Fill, If, Parallel, Reduce, Region, Seq, Stmt, Store
@@ -101,7 +102,7 @@ def identity(op: str, dtype: DType) -> Const:
 # ---- from contributions to reductions ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Part:
     """A contribution that is one a point of a parallel loop: the variable it is combined over, None for none."""
 

@@ -7,10 +7,11 @@ T.tvm_thread_allreduce(..., tx, ...)    ->  a butterfly of shuffles, then the wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tilec.record import record
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Logical, Scope, Var, VarKind
 from tilec.ir.tile import (
@@ -31,7 +32,7 @@ GROUP = 128
 """Threads of a warp group."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reducer:
     """`T.comm_reducer(lambda x, y: x + y, [0])`: the author's function of two values."""
 
@@ -137,7 +138,7 @@ def tvm_thread_allreduce(b: Builder, size: Any, value: Any, cond: Any, out: Any,
     write(b, target, total)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Group:
     """The threads that are combined: along each axis (place value in the thread's number, size), the fastest first."""
 

@@ -10,9 +10,10 @@ the specifications below, a `Namespace`, a `Primitive` or a `Marker`, or somethi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Expr, Var
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tilec.language.builder import Builder
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slice:
     """`start:stop:step` of a subscript, or of Python's slice(); parts are host ints, expressions or None."""
 
@@ -30,7 +31,7 @@ class Slice:
     step: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ref:
     """A subscripted buffer that nobody has read yet: an element, the start of a tile, or a region, as its user decides."""
 
@@ -39,7 +40,7 @@ class Ref:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorSpec:
     """`T.Tensor(shape, dtype)` and its kin in an annotation. Shape entries are ints or Exprs; dtype None means "infer"."""
 
@@ -49,7 +50,7 @@ class TensorSpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EmptySpec:
     """`T.empty(shape, dtype)` in an eager body: an output tensor that the callable allocates."""
 
@@ -58,7 +59,7 @@ class EmptySpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopSpec:
     """What `for x in ...` runs over: kind is serial, unroll, vectorized, pipelined, parallel, grid or persistent.
 
@@ -74,7 +75,7 @@ class LoopSpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelSpec:
     """`T.Kernel(*blocks, threads=...)`: grid extents (ints or Exprs), threads as (x, y, z) or None for the default."""
 
@@ -83,7 +84,7 @@ class KernelSpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WithSpec:
     """Any other context manager of the language: `enter` is called with the builder and a function that records the body."""
 
@@ -91,7 +92,7 @@ class WithSpec:
     enter: Callable[[Builder, Callable[[], None]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConstSpec:
     """`T.const("M, N")`: names of compile-time sizes that tensors or -D give; the evaluator decides what each becomes."""
 
@@ -100,7 +101,7 @@ class ConstSpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DynamicSpec:
     """`T.dynamic("m, n")` / `T.symbolic`: run-time sizes of type `dtype`; the evaluator makes one variable a name."""
 
@@ -110,7 +111,7 @@ class DynamicSpec:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Marker:
     """A decorator or class that the evaluator itself gives meaning to: prim_func, macro, jit, autotune, ignore.
 
@@ -121,7 +122,7 @@ class Marker:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Primitive:
     """One callable name of the language. `call(builder, args, kwargs)` binds the arguments, checks them and acts."""
 
@@ -130,7 +131,7 @@ class Primitive:
     host: bool = False  # true when it may be used outside a kernel (T.ceildiv, T.Tensor, tilelang.cdiv, ...)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Namespace:
     """A module or class of the language as the author sees it: dotted names resolve through `members`."""
 

@@ -12,14 +12,16 @@ element lives there, and whoever walks the tile guards them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+
+from tilec.record import record
 
 REPLICA = -1
 """Dimension of a thread digit that no tensor index depends on: those threads hold copies."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Digit:
     """`size` values that contribute `stride * value` to the index along `dim` (REPLICA for copies)."""
 
@@ -28,7 +30,7 @@ class Digit:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FragmentLayout:
     """A register tile of `shape` over `threads` threads; both digit lists run from the fastest digit to the slowest.
 

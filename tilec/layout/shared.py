@@ -8,14 +8,15 @@ do, so it does not depend on the shape in which a view looks at the bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+
+from tilec.record import record
 
 CHUNK = 16
 """Bytes that stay together: one ldmatrix row, one cp.async."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Swizzle:
     """chunk ^= (chunk >> shift) & mask, over the running number of 16-byte chunks of the tile."""
 
@@ -23,7 +24,7 @@ class Swizzle:
     shift: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedLayout:
     """A row-major tile of `shape` with elements of `itemsize` bytes; rows (last dimension) are `pitch` elements apart."""
 

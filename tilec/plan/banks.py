@@ -9,9 +9,9 @@ a tile is tried out for one warp under every layout that keeps 16-byte chunks wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tilec.record import record
 from tilec.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Scope, Unary, Var
 from tilec.ir.tile import Atomic, Let, Store
 from tilec.ir.visit import stmt_exprs, storage, walk_expr
@@ -26,7 +26,7 @@ WORTH = 0.75
 """A layout replaces plain rows when its accesses take at most this part of their time."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Use:
     """One access to a shared tile: the index of each lane of a warp, the elements each moves, and how often it happens."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tilec.record import record
 from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Store
@@ -41,7 +42,7 @@ NONE: Tiles = frozenset()
 Updates = frozenset[tuple[Buffer, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pending:
     """Tiles touched since the last barrier, or by one statement.
 

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
@@ -16,7 +16,7 @@ from tilec.ir.tile import For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import expr_children, stmt_exprs, storage, walk_expr, walk_stmt
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """`width` neighbours along `var`; `facts` hold at the first of them, `opaque` are variables that may differ from one to another."""
 
@@ -99,7 +99,7 @@ def _same_compare(op: str, a: Expr, b: Expr, at: Chunk) -> bool:
     return whole and ((left, right, op) in ((1, 0, "lt"), (1, 0, "ge"), (0, 1, "gt"), (0, 1, "le")))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nest:
     """A loop body as chunks see it: `lead`, once a chunk; then `cond` and the nest under it, or `each`, element by element.
 

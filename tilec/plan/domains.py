@@ -7,9 +7,9 @@ a domain of 128 x 32 points in which A_s is indexed by (0, 1), the first and the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var, VarKind
 from tilec.ir.tile import Alloc, Atomic, Copy, Parallel, Region, Stmt, Store
@@ -19,7 +19,7 @@ Dims: TypeAlias = tuple[int | None, ...]
 """Per dimension of a buffer: the number of the domain variable that indexes it, or None where the index is always 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """One element access inside a domain. `dims` is None when some index is neither a variable of the domain nor 0."""
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.ir.dtypes import DType
 from tilec.layout.fragment import FragmentLayout
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GemmShape:
     """What is asked for: c[m][n] += op(a)[m][k] @ op(b)[k][n] by one block.
 
@@ -36,7 +36,7 @@ class GemmShape:
     ieee: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GemmPlan:
     """How it is done.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tilec.record import record
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
@@ -59,7 +60,7 @@ EPILOGUE_BARRIER = 6
 """The named barrier of all consumers; 1 to 3 are those of single warp groups, 4 is for the start, 5 for the lag."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rules:
     """What measurements on an H200 settled, as data.
 
@@ -79,7 +80,7 @@ class Rules:
 RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators={1: 160, 2: 192, 3: 96})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
     tensors that the kernel writes, whether float32 products must not be shortened to TF32, and how freely blocks may change."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from tilec.record import record
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
@@ -48,7 +49,7 @@ from tilec.plan.plan import (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rules:
     """What measurements on an H200 settled, as data.
 

@@ -10,9 +10,10 @@ operand that its products read must wait for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
+from tilec.record import record
 from tilec.analysis.affine import affine, depends_on
 from tilec.ir.dtypes import FLOAT32, INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind
@@ -26,7 +27,7 @@ from tilec.plan.hopper_plan import WARP_GROUP
 from tilec.plan.pipelines import flat, split, touched, used_outside
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Match:
     """The parts of such a kernel.
 

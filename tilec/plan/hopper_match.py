@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
@@ -29,7 +29,7 @@ KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
 """The types that warp groups multiply: the end of the instruction's name, and its depth along k."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Match:
     """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
     stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs. Blocks

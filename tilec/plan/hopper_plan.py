@@ -9,8 +9,8 @@ tile. `hopper.py` fills this in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
+from tilec.record import record
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Expr, Var, VarKind
 from tilec.layout.fragment import FragmentLayout
@@ -22,7 +22,7 @@ WARP_GROUP = Var("warp_group", INT32, VarKind.THREAD)
 """The number of a consumer, as expressions of a body that streams tiles mention it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorMap:
     """A tensor as the copy engine sees it: boxes of `box` elements (innermost first), `swizzle` bytes (0 for none)."""
 
@@ -31,7 +31,7 @@ class TensorMap:
     swizzle: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """One load of a tile: `offset` elements into the tile, its first coordinate `shift` further along the innermost dimension."""
 
@@ -39,7 +39,7 @@ class Box:
     shift: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """A tile of the ring.
 
@@ -75,7 +75,7 @@ class Operand:
         return {128: 1, 64: 2, 32: 3}[self.span]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """One instruction of a k-block: bytes into both operands, and registers into the accumulator."""
 
@@ -84,7 +84,7 @@ class Product:
     register: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Schedule:
     """The numbers of a warp-specialised kernel; see the table of rules in `hopper.py`.
 
@@ -108,7 +108,7 @@ class Schedule:
         return 128 * (self.consumers + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WarpGroupGemm:
     """The products: `instruction` is the prelude's name, `products` are those of one k-block in order."""
 
@@ -121,7 +121,7 @@ class WarpGroupGemm:
     transposes: tuple[int, int] | None  # trans-a, trans-b; None for types that have neither
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Staging:
     """How results leave: through `buffers` chunks of 64 x `columns` a consumer in the shared tile `tile`, swizzled over `span`."""
 
@@ -131,7 +131,7 @@ class Staging:
     span: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StreamSchedule:
     """The numbers of a kernel that streams tiles past a held one.
 
@@ -160,7 +160,7 @@ class StreamSchedule:
         return 128 * (self.consumers + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowProduct:
     """A product of a consumer's 64 rows: `instruction` is the prelude's name; `a` and `b` say how far into the operands each
     instruction of it goes: bytes, or words where a is held in registers. `trans_b`: rows of b run along n."""

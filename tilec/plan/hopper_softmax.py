@@ -13,9 +13,10 @@ For the same reason each thread can sum up its own part of a row, and the lanes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, log
 
+from tilec.record import record
 from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import FLOAT32
 from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
@@ -27,7 +28,7 @@ SLACK = {"exp2": 8.0, "exp": 5.5}
 """How far the maximum may lag, in the exponent of the function used: a factor of 256 or less."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lagging:
     """Row statements whose maximum lags; `factor` is what they scale the accumulator by: 1 in most steps.
 
@@ -40,7 +41,7 @@ class Lagging:
     total: Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Softmax:
     """The buffers of the pattern, its function and its factor in the exponent."""
 

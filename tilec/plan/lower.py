@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import assert_never
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
@@ -90,7 +91,7 @@ UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """What lowering looks up: the launch's threads, layouts and instructions, and what pointers and tiles may rely on."""
 

@@ -10,8 +10,9 @@ corner of the tile tells so for all elements at once: one test a tile instead of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tilec.record import record
 from tilec.analysis.affine import coefficient
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
@@ -27,7 +28,7 @@ MOST = 4
 """Conditions of a loop that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unmasked:
     """`loop` is what a masked loop means where `test`, the same for every element, holds."""
 

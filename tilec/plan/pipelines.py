@@ -8,15 +8,16 @@ loop does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """A loop body cut in two: `producers` run ahead into the tiles `versioned`, `consumers` stay. `why` is for explain.
 

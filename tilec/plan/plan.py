@@ -7,9 +7,10 @@ scalar leaves are still Tile IR. Nothing here is CUDA text, and nothing is left 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import NOWHERE, Diagnostic, Span
 from tilec.ir.dtypes import INT32
@@ -27,14 +28,14 @@ THREAD = Var("thread", INT32, VarKind.THREAD)
 """The running number of a thread in its block, as planned statements mention it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registers:
     """A fragment that lives in registers, `layout.registers` elements a thread."""
 
     layout: FragmentLayout
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedTile:
     """A tile in shared memory at byte `offset` of the block, `stages` versions of it one behind the other."""
 
@@ -48,7 +49,7 @@ class SharedTile:
         return self.layout.bytes * self.stages
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Private:
     """A private array of each thread (alloc_local), row-major, or one scalar (alloc_var)."""
 
@@ -58,14 +59,14 @@ Placement: TypeAlias = Registers | SharedTile | Private
 Leaf: TypeAlias = Alloc | Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PSeq:
     """Planned statements in order."""
 
     body: tuple[PStmt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PScalar:
     """A scalar statement every thread executes; `once` restricts it to the first thread of the block.
 
@@ -77,7 +78,7 @@ class PScalar:
     together: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PFor:
     """A counted loop of each thread; `unroll` asks for full unrolling (register arrays inside are indexed by it)."""
 
@@ -90,7 +91,7 @@ class PFor:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PWhile:
     """A loop on a condition."""
 
@@ -99,7 +100,7 @@ class PWhile:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PIf:
     """A branch; `together`: in a TileLoop by vectors, the elements of a chunk take it together."""
 
@@ -110,7 +111,7 @@ class PIf:
     together: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spread:
     """How the iterations of a tile loop are spread over the threads: by running number.
 
@@ -123,14 +124,14 @@ class Spread:
     rounds: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InRegisters:
     """An element of a register tile: the number of its register."""
 
     register: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InMemory:
     """An element of a tensor or shared tile: the tests it needs before it may be touched, and whether a whole vector goes."""
 
@@ -142,7 +143,7 @@ Element: TypeAlias = InRegisters | InMemory
 ElementKey: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TileLoop:
     """Iterations over `vars`, spread over the block by a register layout or by running number.
 
@@ -167,7 +168,7 @@ class TileLoop:
     extents: tuple[Expr, ...] = ()  # of `vars`
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsyncCopy:
     """A tile copied from global to shared memory in asynchronous chunks of `chunk` elements (4, 8 or 16 bytes).
 
@@ -189,7 +190,7 @@ class AsyncCopy:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FillRegisters:
     """Every register of a fragment = value."""
 
@@ -198,7 +199,7 @@ class FillRegisters:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PGemm:
     """A matrix product by the whole block, as `plan` says; regions are those of the author, `clear` zeroes c first."""
 
@@ -210,7 +211,7 @@ class PGemm:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PReduce:
     """A reduction of a register tile over `dim` into one of layout `src_layout.without(dim)`.
 
@@ -233,7 +234,7 @@ class PReduce:
     chains: int = 1  # partial results that a thread keeps of a line, joined before the lanes meet
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PScan:
     """Running sums or maxima along `dim` of a register tile in place (see `plan.scans`); `scratch` as in PReduce."""
 
@@ -246,7 +247,7 @@ class PScan:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PBarrier:
     """A barrier: kind block (planned or the author's), named or warp. `why` names the tiles it orders, for explain."""
 
@@ -257,7 +258,7 @@ class PBarrier:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pipeline:
     """A loop whose copies into shared memory run `stages - 1` steps ahead of the rest.
 
@@ -279,14 +280,14 @@ class Pipeline:
     ahead: Var  # counts the steps of the producers, as `var` counts those of the consumers
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fetch:
     """Inside the consumers of a pipeline: here the producers of these numbers copy for a later step, not at its start."""
 
     producers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stepped:
     """Marks the statement of the author that the planned statements inside do: becomes a source comment."""
 
@@ -294,7 +295,7 @@ class Stepped:
     body: PSeq
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WarpSpecialized:
     """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `hopper_plan`).
 
@@ -321,7 +322,7 @@ class WarpSpecialized:
     spans: tuple[Span, Span, Span, Span]  # loop, copy of a, copy of b, gemm
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Streamed:
     """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `hopper_attention`).
 
@@ -358,7 +359,7 @@ class Streamed:
     spans: tuple[Span, Span, Span, Span, Span, Span]  # loop, copies of held, a and b, both products
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PackRegisters:
     """`words` pairs of neighbouring registers of the float fragment `src`, rounded into the 16-bit fragment `dst`."""
 
@@ -368,7 +369,7 @@ class PackRegisters:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WhenScaled:
     """`body` multiplies by the row factors `factor`: a warp in which all of them are 1 leaves it out."""
 
@@ -376,7 +377,7 @@ class WhenScaled:
     body: PSeq
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JoinLanes:
     """Every register of a float fragment becomes the sum of those of the lanes at the distances `lane_steps` (of exclusive-or)."""
 
@@ -385,7 +386,7 @@ class JoinLanes:
     lane_steps: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BulkStore:
     """A fragment with the accumulator's map stored by the copy engine, its first element at `at` (innermost first).
 
@@ -425,7 +426,7 @@ PStmt: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variant:
     """One compiled body of a launch. `when` (over extents and parameters; a tensor's name is its address) admits it.
 
@@ -447,7 +448,7 @@ class Variant:
     arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchPlan:
     """One grid of blocks: `grid` in blocks and `threads` along x, y, z, and the bodies to choose from, best first."""
 
@@ -459,7 +460,7 @@ class LaunchPlan:
     cooperative: bool = False  # blocks wait for each other
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostCheck:
     """A condition over extents and parameters without which the launcher refuses the call, and what to tell then."""
 
@@ -468,7 +469,7 @@ class HostCheck:
     span: Span = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """How one kernel will be done on one target."""
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
@@ -39,7 +40,7 @@ from tilec.targets import Target
 DEFAULT_THREADS = 128
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanOptions:
     """What the user chose: the target, how freely the plan may change the author's numbers, how float32 GEMMs multiply."""
 
@@ -49,7 +50,7 @@ class PlanOptions:
     also: tuple[Target, ...] = ()  # newer ones that may have bodies of their own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Room:
     """Everything about one launch that both of its variants share."""
 

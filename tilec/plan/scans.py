@@ -9,9 +9,9 @@ what is left of the line follows in further passes of the registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tilec.record import record
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Scope
 from tilec.layout.fragment import Digit, FragmentLayout, thread_places
@@ -22,7 +22,7 @@ LONGEST = 64
 """Elements of a line that a thread may hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """How a line lies: `run` neighbours in a thread, then `lanes` of a warp `place` threads apart, then `warps`, then `passes`."""
 

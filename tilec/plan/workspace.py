@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tilec.record import record
 from tilec.ir.dtypes import INT64
 from tilec.ir.expr import Binary, Buffer, Const, Expr
 from tilec.ir.kernel import Kernel
@@ -19,7 +20,7 @@ ALIGNMENT = 256
 """Bytes that every tensor of the workspace starts on a multiple of."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workspace:
     """Byte offsets of the tensors in scratch memory and the bytes of all; the first `zeroed` bytes start as zeros."""
 

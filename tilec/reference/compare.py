@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from tilec.record import record
 from tilec.ir import dtypes as dt
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Const, Expr, Var
@@ -29,7 +29,7 @@ _OUTPUT = {dt.FLOAT16: 1e-3, dt.BFLOAT16: 4e-3, dt.FLOAT8_E4M3: 4e-2, dt.FLOAT8_
 _ELEMENT = 100.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mismatch:
     """`error` against `limit`; `index` is the worst element with what it is and what it should be; `wrong` counts elements."""
 

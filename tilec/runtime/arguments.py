@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tilec.record import record
 from tilec.emit.hosteval import HostExprError, evaluate
 from tilec.ir.dtypes import lookup
 from tilec.runtime.arrays import View, describe
@@ -25,7 +25,7 @@ _ALSO = {"bfloat16": ("uint16",), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """Integers by name (extents, integer scalars), and the shapes of the tensors that are to be made, by name."""
 
@@ -33,7 +33,7 @@ class Checked:
     made: dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """A variant of one launch and its grid, and whether its blocks wait for each other."""
 

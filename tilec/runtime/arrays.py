@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from tilec.record import record
 from tilec.runtime import dlpack
 from tilec.runtime.driver_api import driver
 from tilec.runtime.numbers import ArgumentError
@@ -25,7 +25,7 @@ Reading = tuple[int, Any]
 _INTERFACE_KINDS = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """An array on a device; strides in elements, `dtype` as tilec spells it. `owner` keeps borrowed memory alive."""
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tilec.record import record
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, DType, Kind
 from tilec.ir.expr import Buffer, Var, VarKind
 from tilec.ir.kernel import Kernel
@@ -26,7 +26,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _AS_FLOAT32 = (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """All arguments by name: tensors of the parameters' types, scalar parameters, and extents that are not parameters."""
 

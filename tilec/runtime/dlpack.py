@@ -8,8 +8,9 @@ The capsule is looked into and not consumed: its own destructor frees it, so it 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
+
+from tilec.record import record
 
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
@@ -31,7 +32,7 @@ class _Versioned(ctypes.Structure):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """An array as DLPack describes it; strides in elements, `dtype` empty for a type that kernels do not have."""
 

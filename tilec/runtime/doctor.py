@@ -15,11 +15,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tilec.record import record
 from tilec.files import cache_dir
 from tilec.runtime import cubin
 from tilec.runtime.callable import this_arch
@@ -30,7 +31,7 @@ from tilec.version import __version__
 _CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One thing that was looked for: what was found, what it serves, and what to do where `ok` is false."""
 
@@ -42,7 +43,7 @@ class Finding:
     needed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Examination:
     """All findings."""
 

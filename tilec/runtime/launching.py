@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilec.record import record
 from tilec.runtime.driver_api import Driver
 
 MAP_BYTES = 128
 _KEPT_MAPS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """A tensor that a call makes: the slot of its address, its name, shape and type."""
 
@@ -31,7 +32,7 @@ class Output:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """One grid of one function. `slots` are the arguments after the tensor maps; `maps` describe those by manifest entry and slot.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilec.record import record
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer
 from tilec.ir.kernel import Kernel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilec.plan.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Report:
     """Lines for standard output, lines for standard error, and whether everything agreed."""
 

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tilec.record import record
 from tilec.options import OptionError
 
 Shapes = Mapping[str, tuple[str, tuple[int | str, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunRequest:
     """Where the arguments of a run come from and where results go.
 

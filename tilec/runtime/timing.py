@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from tilec.record import record
 
 FLUSH_BYTES = 256 << 20
 LEAST_ROUNDS = 5
@@ -20,7 +21,7 @@ _COMPUTE_TF32 = 77
 _SCALARS = {"float16": np.float16, "int32": np.int32, "float64": np.float64}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """C[m, n] = op(A) @ op(B): sizes, whether operands lie transposed, and the types by name."""
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tilec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Target:
     """One GPU architecture, named as nvcc's -arch names it.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilec.record import record
 from tilec.ir.expr import Buffer, Var
 from tilec.reference.compare import kernel_tolerance
 from tilec.runtime import report
@@ -32,7 +32,7 @@ class TooSlow(Exception):
     """The reference did not end in the time that it was given."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """The problem that the kernel has been shown to solve (None if it is not one with peers) and a line about the check."""
 

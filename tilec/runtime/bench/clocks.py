@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilec.record import record
+
 STEADY = 0.05
 """A clock that moves by less than this part is steady."""
 _REASONS = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 _QUERY = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """One look at a GPU: MHz, watts, degrees Celsius, and the bits that say why it runs slower than it could."""
 
@@ -31,7 +33,7 @@ class Reading:
     reasons: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seen:
     """All readings of a measurement; none where nothing can be read."""
 

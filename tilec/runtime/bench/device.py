@@ -10,7 +10,8 @@ clock; the bandwidth then follows from the memory's clock and width.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tilec.record import record
 
 _HALF_SHEETS = {"H200": (989.4, 4800.0), "H100 PCIe": (756.0, 2039.0), "H100 NVL": (835.0, 3938.0), "H100": (989.4, 3352.0),
                 "A100-SXM4-80GB": (312.0, 2039.0), "A100": (312.0, 1555.0), "L40S": (362.0, 864.0), "A10": (125.0, 600.0)}  # fmt: skip
@@ -23,7 +24,7 @@ _FLOAT64 = {80: 0.0625, 90: 0.0677}
 _FLOAT64_ELSEWHERE = 0.008
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Peaks:
     """The most that a GPU does: float16 TFLOP/s by its tensor cores, and GB/s of its memory; 0 where unknown."""
 
@@ -55,7 +56,7 @@ def peaks(name: str, capability: int, multiprocessors: int, clock_mhz: float, gb
     return Peaks(per_clock * multiprocessors * clock_mhz * 1e6 / 1e12, gb_per_s, capability)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """A GPU: its name, compute capability times ten, multiprocessors, threads that one of them holds, and its peaks."""
 
@@ -70,7 +71,7 @@ class Device:
         return f"{self.name}, {self.multiprocessors} multiprocessors{most}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resources:
     """What one launch takes: registers and spilled bytes a thread, shared bytes and threads a block, blocks a multiprocessor."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tilec.record import record
 from tilec.runtime.bench.device import Peaks, Resources
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Work:
     """Operations and bytes of one call, and the type that its matrices have. `flop` 0 means memory only."""
 
@@ -22,7 +22,7 @@ class Work:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figure:
     """One contender at one point. `median` in seconds; `spread` is the range of the middle half, relative to the median;
     `roofline` is the part of what the machine could do at most, 0 where that is unknown."""
@@ -36,7 +36,7 @@ class Figure:
     roofline: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One point of a sweep: its sizes, what is computed, every contender's figure (ours first) and what to tell besides."""
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilec.record import record
 from tilec.runtime.bench.clocks import Source
 from tilec.runtime.bench.device import Device, Resources
 from tilec.runtime.bench.oracle import Verdict
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Call = Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contender:
     """Something that can be timed: one call for each set of buffers, and the tensors of each set by name, as far as they are its own."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from tilec.record import record
 from tilec.runtime.bench.problems import Attention, Problem, Product
 
 Read: TypeAlias = Callable[[str], Any]
@@ -21,7 +22,7 @@ CHUNK_ELEMENTS = 1 << 26
 _ELEMENT = 100.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """The problem as it is now known, the relative error of the result, and why it is wrong (empty if it is right)."""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
+from tilec.record import record
 from tilec.runtime.bench.device import Peaks
 from tilec.runtime.bench.figures import Row
 
@@ -19,7 +19,7 @@ _STYLE = "<style>text{font:12px sans-serif;fill:#222}.t{font-weight:bold}.a{stro
 BAR = 40
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Axis:
     """Maps values to pixels, on a logarithmic scale or from zero."""
 

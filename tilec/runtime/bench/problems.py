@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Load, Scope
 from tilec.ir.kernel import Kernel
 from tilec.ir.tile import Copy, Gemm, Reduce, Region, Stmt, Store
@@ -20,7 +20,7 @@ from tilec.ir.visit import storage, walk_expr, walk_stmt
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """C = op(A) @ op(B) for each of `batch` matrices, by the names of the tensors; the types by name."""
 
@@ -47,7 +47,7 @@ class Product:
         return f"GEMM, {batch}{self.m} x {self.n} x {self.k}, {self.operand} with {self.accumulator} accumulators"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attention:
     """O = softmax(Q K' / sqrt(d)) V, by the names of the tensors. `axis` is the dimension of the sequence in all of them.
 

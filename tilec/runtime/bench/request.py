@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tilec.record import record
 from tilec.options import OptionError, literal
 
 MOST_POINTS = 10_000
 _PEERS = ("auto", "none", "cublas", "torch", "cudnn")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sweep:
     """Names that take the same value together, and the values in order."""
 
@@ -25,7 +26,7 @@ class Sweep:
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BenchRequest:
     """One `tilec bench`: how often and beside what to measure, and how to tell it.
 

@@ -12,10 +12,11 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilec.record import record
 from tilec.diagnostics import CompileError
 from tilec.driver import Compiled, InternalFault, Options, compile_source
 from tilec.emit.manifest import parse
@@ -30,7 +31,7 @@ TOO_SLOW = 2.0
 _SPILL = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers", re.S)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """One question about one candidate. `kind` is compile or measure; `meter` is gpu, cpu or MODULE:FACTORY.
 
@@ -55,7 +56,7 @@ class Job:
         return replace(self.options, defines={**self.options.defines, **self.candidate})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """`status` is fine (compiled), refused, spills, wrong, failed, slow, measured, crashed or hangs; `reason` says why."""
 

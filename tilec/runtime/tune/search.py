@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilec.record import record
 from tilec.driver import Options
 from tilec.runtime.progress import Progress
 from tilec.runtime.tune.job import Job
@@ -23,7 +24,7 @@ CLOSE = 1.10
 COMPILE_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """How to measure. `seconds` for each candidate, `final_seconds` for each finalist, `timeout` before a candidate counts as hanging."""
 
