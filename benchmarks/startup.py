@@ -21,8 +21,11 @@ from pathlib import Path
 SAMPLE = Path(__file__).resolve().parent.parent / "samples" / "gemm_prim_func.py"
 TILELANG = """
 import runpy, sys, tilelang
+from tilelang import tvm
 kernel = runpy.run_path(sys.argv[1])["gemm"]
-source = tilelang.lower(kernel, target="cuda").kernel_source
+target = tvm.target.Target({"kind": "cuda", "arch": "sm_80"})
+with target:
+    source = tilelang.lower(kernel, target=target).kernel_source
 open(sys.argv[2], "w").write(source)
 """
 
