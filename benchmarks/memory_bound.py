@@ -143,8 +143,9 @@ def measured(one: dict[str, Any], folder: Path, rounds: int) -> tuple[float, flo
     (entry,) = one["manifest"]["kernels"]
     kernel = Module((folder / one["cu"]).read_text(), one["manifest"]).kernel(entry["symbol"])
     shapes = {p["name"]: tuple(int(e) for e in p["shape"]) for p in entry["params"]}
+    types = {p["name"]: getattr(torch, p["dtype"]) for p in entry["params"]}
     *ins, out = shapes
-    sets = [{n: torch.randn(shape, dtype=torch.float16, device="cuda") for n, shape in shapes.items()} for _ in range(SETS)]
+    sets = [{n: torch.randn(shape, device="cuda").to(types[n]) for n, shape in shapes.items()} for _ in range(SETS)]
     for tensors in sets:
         tensors[out].fill_(float("nan"))
     stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
@@ -160,7 +161,7 @@ def measured(one: dict[str, Any], folder: Path, rounds: int) -> tuple[float, flo
     error = wrong(one["kind"], [sets[0][n] for n in ins], sets[0][out])
     peer = peers(one["kind"])
     times = timed({"tilec": [run], "torch": [lambda: [peer([tensors[n] for n in ins]) for tensors in sets]]}, rounds)
-    moved = SETS * sum(2 * int(np.prod(shape)) for shape in shapes.values()) / 1e12
+    moved = sum(t.numel() * t.element_size() for tensors in sets for t in tensors.values()) / 1e12
     return moved / times["tilec"], moved / times["torch"], error
 
 
