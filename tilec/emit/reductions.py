@@ -170,11 +170,14 @@ def _meeting(spell: Spelling, s: PReduce, threads: int) -> _Meeting:
     """Places of the scratch tile as C text: lanes that shuffles have joined share one."""
     joined = lanes_joined(s.lane_steps)
     slot = "thread" if joined == 1 else f"thread / {joined}"
+    # Threads beyond the last whole set of copies have no partners of their own: they read where the first set met.
+    whole = s.src_layout.used_threads
+    number = "thread" if threads % whole == 0 else f"thread % {whole}"
     partners = tuple(_Partner(spell.names.fresh("p"), size) for _, size in s.partners)
     places = [place // joined for place, _ in s.partners]
-    first = [slot]
+    first = [number if joined == 1 else f"{number} / {joined}"]
     for place, (_, size) in zip(places, s.partners, strict=True):
-        digit = "thread" if joined * place == 1 else f"thread / {joined * place}"
+        digit = number if joined * place == 1 else f"{number} / {joined * place}"
         first.append(f"{digit} % {size}" + ("" if place == 1 else f" * {place}"))
     alone = prod(size for _, size in s.partners) * joined == threads  # the partners are all places there are
     steps = [p.var if place == 1 else f"{p.var} * {place}" for p, place in zip(partners, places, strict=True)]
