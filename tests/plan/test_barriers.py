@@ -92,3 +92,15 @@ def test_atomic_updates_of_one_kind_do_not_wait_for_each_other() -> None:
     assert outline(fill + loop + "copy s -> O") == ["TileLoop", "BARRIER", "PFor", " TileLoop", "BARRIER", "TileLoop"]
     other = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i] (1.0) relaxed\n  parallel i in 64:\n    atomic max s[i] (2.0) relaxed\n"
     assert outline(fill + other)[1:] == ["PFor", " BARRIER", " TileLoop", " BARRIER", " TileLoop"]
+
+
+@pytest.mark.parametrize("word", ["break", "continue"])
+def test_what_is_pending_where_a_loop_is_left_early_is_pending_behind_it(word: str) -> None:
+    """The barrier inside the loop, for t, is not met by a step that ends in front of it: s is still being read then."""
+    body = (
+        "alloc s: shared float32[64]\nalloc t: shared float32[64]\ncopy A -> s\ncopy B -> t\ncopy t -> O\n"
+        f"for k in serial(0, 4, 1):\n  if s[k] > 0.0:\n    {word}\n  parallel i in 64:\n    t[i] = A[i]\ncopy B -> s"
+    )
+    lines = outline(body)
+    behind = lines[max(n for n, line in enumerate(lines) if line.startswith(" ")) + 1 :]
+    assert behind == ["BARRIER", "TileLoop"], lines

@@ -8,12 +8,12 @@ changes, so hazards between the end of one step and the start of the next are se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilec.record import record
 from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
-from tilec.ir.tile import Atomic, Store
+from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
 from tilec.plan.plan import (
     AsyncCopy,
@@ -77,6 +77,7 @@ class _Walk:
     tracked: Callable[[Buffer], bool]
     varies: Callable[[Expr], bool]
     trusting: bool = False
+    left: list[Pending] = field(default_factory=list)  # what is pending where a step of the loop being walked is left early
 
     def effects(self, s: PStmt) -> Pending:
         """The shared tiles that a statement touches, those of everything inside it included."""
@@ -168,6 +169,9 @@ class _Walk:
                 touched = self.effects(s)
                 out = self.wait(pending.clashes(touched), uniform, s)
                 return [*out, s], Pending(touched.writes)  # its own barrier orders all that came before
+            case PScalar(Break() | Continue()):
+                self.left.append(pending)
+                return [s], pending
             case _:
                 touched = self.effects(s)
                 clash = pending.clashes(touched)
@@ -213,11 +217,15 @@ class _Walk:
     def steps(self, s: PFor | PWhile, start: Pending, read: Pending, inside: bool) -> tuple[PSeq, Pending]:
         """The body of a loop that is entered with `start` pending and reads `read` to decide on each step; what is pending at its end."""
         while True:
+            mark = len(self.left)
             body, end = self.sequence(s.body, start, inside)
             if isinstance(s, PWhile):  # the condition is read again behind the body
                 if clash := end.clashes(read):
                     body, end = PSeq((*body.body, *self.wait(clash, inside, s))), Pending()
                 end = end.join(read)
+            for early in self.left[mark:]:  # break and continue pass by the barriers that follow them
+                end = end.join(early)
+            del self.left[mark:]
             joined = start.join(end)
             if joined == start:
                 return body, end
