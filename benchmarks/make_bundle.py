@@ -4,7 +4,7 @@
     python OUT/check.py                             there: needs CuPy, NumPy, ml_dtypes, nvcc and compute-sanitizer
 
 The bundle holds the table of GEMM variants, the sample C++ project and the GEMMs that are timed, all as generated .cu files, a
-plan.json with what each must compute, and the few files of tilec that load a .cu by its manifest.
+plan.json with what each must compute, and tilec's Python files, of which the loader needs no package but NumPy and CuPy.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ from tilec.options import architecture
 from tilec.reference.compare import tolerance
 
 ROOT = Path(__file__).resolve().parent.parent
-CARRIED = (
-    "__init__.py", "version.py", "files.py", "options.py", "templates_dir.py", "emit/__init__.py", "emit/hosteval.py",
-    "runtime/__init__.py", "runtime/cubin.py", "runtime/loader.py", "runtime/request.py", "runtime/tensor_maps.py", "runtime/timing.py",
-)  # fmt: skip
 TIMED_SIZES = (4096, 8192)
 
 
@@ -99,10 +95,7 @@ def main() -> None:
     out: Path = options.out
     if out.exists():
         shutil.rmtree(out)
-    for name in CARRIED:
-        target = out / "tilec" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "tilec" / name, target)
+    shutil.copytree(ROOT / "tilec", out / "tilec", ignore=shutil.ignore_patterns("__pycache__"))
     rows = table()[: options.rows or None]
     plan = {
         "arch": options.arch,
