@@ -1,25 +1,39 @@
-"""Runs the cases of the sample tests on a GPU and compares them with what float64 says.
+"""Runs the cases of the sample tests on a GPU and compares them with what float64 says, plainly or under compute-sanitizer.
 
-    TILEC_CASES=build/cases python -m pytest -q tests/samples/test_attention.py     here: writes the cases, runs nothing
-    python benchmarks/sample_cases.py build/cases [NAME ...]                         there: needs CuPy, NumPy and ml_dtypes
-    compute-sanitizer --tool racecheck python benchmarks/sample_cases.py build/cases
+    TILEC_CASES=build/cases python -m pytest -q tests/samples                        here: writes the cases, runs nothing
+    python benchmarks/sample_cases.py build/cases [NAME ...]                         there: needs CuPy and NumPy
+    python benchmarks/sample_cases.py build/cases --jobs 8 --tool racecheck          memcheck, racecheck, initcheck, synccheck
 
-Prints a line a case and ends with 1 if any is wrong.
+Prints a line a case and ends with 1 if any is wrong; with --jobs only what is wrong is printed, and the totals.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tilec.runtime.loader import Module
+
+
+def decoded(data: bytes, kind: str) -> Any:
+    """The numbers that the bytes of a tensor stand for, in float64."""
+    if kind == "bfloat16":  # the upper half of a float32
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if kind.startswith("float8"):
+        import ml_dtypes
+
+        return np.frombuffer(data, getattr(ml_dtypes, kind)).astype(np.float64)
+    return np.frombuffer(data, kind).astype(np.float64)
 
 
 def check(cupy: Any, case: Path) -> str:
@@ -34,30 +48,62 @@ def check(cupy: Any, case: Path) -> str:
     out = []
     for key in (k for k in held.files if k.startswith("out_")):
         name, want = key.removeprefix("out_"), held[key].astype(np.float64)
-        kind = np.dtype(getattr(ml_dtypes, told["kinds"][name], None) or told["kinds"][name])
-        got = np.frombuffer(cupy.asnumpy(arrays[name]).tobytes(), kind).astype(np.float64).reshape(want.shape)
+        got = decoded(cupy.asnumpy(arrays[name]).tobytes(), told["kinds"][name]).reshape(want.shape)
         error = np.linalg.norm(got - want) / max(np.linalg.norm(want), 1e-30)
         if not error <= told["tolerance"]:
             out.append(f"{name} is off by {error:.1e}")
     return ", ".join(out)
 
 
-def main(folder: str, *names: str) -> int:
-    """Checks all cases of a folder, or those whose name contains one of `names`."""
+def run(cases: list[Path]) -> int:
+    """Checks the cases in this process; 1 if one is wrong."""
     import cupy
 
+    cupy.cuda.set_allocator(None)  # every tensor an allocation of its own, whose ends compute-sanitizer knows
     failed = 0
-    for case in sorted(Path(folder).glob("*.json")):
-        if names and not any(n in case.stem for n in names):
-            continue
+    for case in cases:
+        print(f"{case.stem}: ", end="", flush=True)
         try:
             wrong = check(cupy, case)
         except Exception as fault:  # the other cases still run
             wrong = f"{type(fault).__name__}: {str(fault)[:300]}"
         failed += bool(wrong)
-        print(f"{case.stem}: {wrong or 'right'}", flush=True)
+        print(wrong or "right", flush=True)
     return 1 if failed else 0
 
 
+def spread(arguments: list[str], jobs: int, tool: str) -> int:
+    """Checks the cases in several processes at once; prints what is wrong and the totals."""
+    found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    watched = [found, "--tool", tool, "--error-exitcode", "9"] if tool else []
+    commands = [[*watched, sys.executable, __file__, *arguments, "--part", f"{k}/{jobs}"] for k in range(jobs)]
+    running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
+    texts = [p.communicate()[0] for p in running]
+    right, failed = 0, any(p.returncode for p in running)
+    for text in texts:
+        right += len(re.findall(r"right$", text, re.MULTILINE))
+        shown = [x for x in text.splitlines() if not re.search(r"right$|COMPUTE-SANITIZER|SUMMARY: 0", x)]
+        print("\n".join(shown[:60]), end="\n" if shown else "")
+    summaries = sorted({x.lstrip("= ") for t in texts for x in t.splitlines() if "SUMMARY" in x})
+    print(f"{tool or 'plain'}: {right} cases right; {'; '.join(summaries)}{'; FAILED' if failed else ''}", flush=True)
+    return 1 if failed else 0
+
+
+def main() -> int:
+    """Checks all cases of a folder, or those whose name contains one of the names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--part", default="0/1", help="k/n: every n-th case, beginning with the k-th")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tool", default="", choices=("", "memcheck", "racecheck", "initcheck", "synccheck"))
+    options = parser.parse_args()
+    if options.jobs > 1 or options.tool:
+        return spread([str(options.folder), *options.names], options.jobs, options.tool)
+    part, parts = map(int, options.part.split("/"))
+    cases = sorted(options.folder.glob("*.json"))
+    return run([c for c in cases if not options.names or any(n in c.stem for n in options.names)][part::parts])
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

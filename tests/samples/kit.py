@@ -112,7 +112,7 @@ def pack(folder: Path, name: str, compiled: Compiled, values: Mapping[str, Any],
     place = folder / f"{name}_{len(list(folder.glob('*.json')))}"
     folder.mkdir(parents=True, exist_ok=True)
     place.with_suffix(".cu").write_text(compiled.cu)
-    np.savez(place.with_suffix(".npz"), **{f"in_{n}": a.view(np.uint8).ravel() for n, a in arrays.items()}, **{f"out_{n}": a for n, a in wanted.items()})
+    np.savez_compressed(place.with_suffix(".npz"), **{f"in_{n}": a.view(np.uint8).ravel() for n, a in arrays.items()}, **{f"out_{n}": a for n, a in wanted.items()})
     kinds = {n: str(a.dtype) for n, a in arrays.items()}
     case = {"manifest": manifest(compiled.plans), "numbers": {**scalars, **extents}, "kinds": kinds, "tolerance": tolerance}
     place.with_suffix(".json").write_text(json.dumps(case))
