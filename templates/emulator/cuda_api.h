@@ -16,6 +16,7 @@ enum cudaError_t {
   cudaErrorLaunchOutOfResources = 701,
   cudaErrorMisalignedAddress = 716,
   cudaErrorNotSupported = 801,
+  cudaErrorInvalidClusterSize = 912,
   cudaErrorUnknown = 999
 };
 enum cudaFuncAttribute {
@@ -102,6 +103,7 @@ struct tilec_callable {
   const int* sizes;  // bytes of each argument
   int count;
   bool kernel;
+  unsigned cluster[3];  // blocks of a cluster, of a kernel
 };
 
 template <int... i> struct tilec_indices {};
@@ -127,6 +129,6 @@ struct tilec_invoke {
 };
 
 template <typename R, typename... A>
-tilec_callable tilec_describe(const char* name, R (*f)(A...), bool kernel) {
-  return {name, reinterpret_cast<const void*>(f), tilec_invoke<R, A...>::call, tilec_invoke<R, A...>::sizes, sizeof...(A), kernel};
+tilec_callable tilec_describe(const char* name, R (*f)(A...), bool kernel, unsigned x = 1, unsigned y = 1, unsigned z = 1) {
+  return {name, reinterpret_cast<const void*>(f), tilec_invoke<R, A...>::call, tilec_invoke<R, A...>::sizes, sizeof...(A), kernel, {x, y, z}};
 }

@@ -50,11 +50,9 @@ __device__ __forceinline__ void tma_load_5d(void* dst, const TensorMap* map, uns
 __device__ __forceinline__ void tma_load_2d_once(void* dst, const TensorMap* map, unsigned long long* barrier, int x, int y, TILEC_SITE) {
   tilec_tma_load(dst, map, barrier, 2, x, y, 0, 0, 0, tilec_line);
 }
-// One block stands for its whole cluster here.
 __device__ __forceinline__ void tma_load_2d_multicast(void* dst, const TensorMap* map, unsigned long long* barrier, int x, int y,
                                                       unsigned short blocks, TILEC_SITE) {
-  if (blocks != 1) tilec_trap("the emulator runs no clusters: a multicast may reach this block only", tilec_line);
-  tilec_tma_load(dst, map, barrier, 2, x, y, 0, 0, 0, tilec_line);
+  tilec_tma_multicast(dst, map, barrier, 2, x, y, 0, 0, 0, blocks, tilec_line);
 }
 __device__ __forceinline__ void tma_store_1d(const TensorMap* map, const void* src, int x, TILEC_SITE) {
   tilec_tma_store(map, src, 1, x, 0, 0, 0, 0, tilec_line);

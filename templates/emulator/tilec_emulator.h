@@ -212,6 +212,7 @@ __device__ __forceinline__ void barrier_sync_at(int id, int count, TILEC_SITE) {
 __device__ __forceinline__ void barrier_arrive_at(int id, int count, TILEC_SITE) { tilec_named_barrier(id, count, false, tilec_line); }
 
 #include "hopper.h"
+#include "cluster.h"
 #include "atomic.h"
 // Entries that are built from the wrappers alone need no twin: the prelude's own text serves.
 #if __has_include("../prelude/reduce.cuh")

@@ -10,6 +10,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ shared_tiles_are_spelled_with_shared_tile_only
 #define TILEC_SITE int tilec_line = __builtin_LINE()
 

@@ -29,9 +29,9 @@ def scalar(name: str, dtype: str) -> dict[str, Any]:
 
 def kernel_file(
     body: str, params: Sequence[dict[str, Any]], *, extents: Sequence[str] = (), block: int = 32, grid: str = "1", shared: int = 0,
-    needs: Sequence[str] = (), workspace: str = "0", before_launch: str = "",
+    needs: Sequence[str] = (), workspace: str = "0", before_launch: str = "", cluster: int = 1,
 ) -> str:  # fmt: skip
-    """The .cu; `grid` is C text of the launch's dim3 arguments, `before_launch` is put in front of the launch."""
+    """The .cu; `grid` is C text of the launch's dim3 arguments, `before_launch` is put in front of the launch, `cluster` the blocks of a cluster."""
     spelled = [
         f"{C_TYPES[p['dtype']]} {p['name']}"
         if p["role"] == "scalar"
@@ -45,6 +45,7 @@ def kernel_file(
         for p, s in zip(params, spelled, strict=True)
     ]
     variant = {"symbol": "k", "arch": "sm_80", "when": "1", "args": names, "grid": [], "block": [block, 1, 1], "shared_bytes": shared}
+    variant["cluster"] = [cluster, 1, 1]
     kernel = {
         "symbol": "k", "params": list(params), "extents": [{"name": e, "dtype": "int32"} for e in extents], "workspace": workspace,
         "launches": [{"variants": [variant]}],
@@ -59,7 +60,7 @@ def kernel_file(
 {prelude.select(needs)}
 // ---- end of prelude
 
-extern "C" __global__ void __launch_bounds__({block})
+extern "C" __global__ void __launch_bounds__({block}){f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""}
 k({", ".join([*spelled, *tail])}) {{
 {body}
 }}

@@ -13,7 +13,7 @@ from tilec.emit import prelude
 FUNCTION = re.compile(
     r"(?:template <(?P<template>[^>]*)>\s*)?__device__ __forceinline__ (?P<type>[\w:<>, ]+?[ *]+)(?P<name>\w+)\((?P<parameters>[^)]*)\)"
 )
-TWINNED = ("memory", "async", "ldmatrix", "mma", "warp", "sync", "atomic")
+TWINNED = ("memory", "async", "ldmatrix", "mma", "warp", "sync", "cluster", "atomic")
 ARCHITECTURES = (80, 86, 89, 90)
 
 
@@ -32,7 +32,7 @@ def test_every_wrapper_has_an_emulator_twin_of_equal_signature() -> None:
     device: dict[str, set[tuple[str, ...]]] = {}
     for stem in TWINNED:
         device |= signatures((folder / "prelude" / f"{stem}.cuh").read_text())
-    header = "\n".join((folder / "emulator" / name).read_text() for name in ("tilec_emulator.h", "atomic.h"))
+    header = "\n".join((folder / "emulator" / name).read_text() for name in ("tilec_emulator.h", "cluster.h", "atomic.h"))
     host = signatures(header)
     assert len(device) > 40
     for name, overloads in device.items():

@@ -11,7 +11,7 @@ from functools import cache
 from tilec.record import record
 from tilec import templates_dir
 
-FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "hopper", "reduce", "atomic", "random")
+FILES = ("types", "numeric", "memory", "async", "ldmatrix", "mma", "warp", "sync", "hopper", "cluster", "reduce", "atomic", "random")
 """The prelude's files, in the order in which their entries appear in the output."""
 
 MARKER = "//@ "

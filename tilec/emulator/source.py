@@ -7,7 +7,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PRELUDE_BEGIN = "// ---- prelude"
@@ -35,13 +35,18 @@ def prepare(cu_text: str, manifest: Mapping[str, Any]) -> str:
     begin, end = _find(lines, PRELUDE_BEGIN), _find(lines, PRELUDE_END)
     lines[begin : end + 1] = [""] * (end + 1 - begin)
     body = [_TILE.sub(r'\1\2tilec_named_tile<\3>("\1", ', line) for line in lines]
-    return "\n".join([*body, *_table(kernel_symbols(manifest), launchers(manifest)), ""])
+    return "\n".join([*body, *_table(_clusters(manifest), launchers(manifest)), ""])
 
 
 def kernel_symbols(manifest: Mapping[str, Any]) -> list[str]:
     """The `__global__` functions of the file, each once, in the manifest's order."""
-    found = [v["symbol"] for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
-    return list(dict.fromkeys(found))
+    return list(_clusters(manifest))
+
+
+def _clusters(manifest: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """The `__global__` functions and the blocks of a cluster of each along x, y, z."""
+    variants = (v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"])
+    return {v["symbol"]: v.get("cluster", (1, 1, 1)) for v in variants}
 
 
 def launchers(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -56,8 +61,8 @@ def _find(lines: list[str], marker: str) -> int:
     raise ValueError(f"the file has no line that starts with `{marker}`")
 
 
-def _table(kernels: Iterable[str], host: Iterable[str]) -> list[str]:
-    entries = [f'    tilec_describe("{name}", {name}, true),' for name in kernels]
+def _table(kernels: Mapping[str, Sequence[int]], host: Iterable[str]) -> list[str]:
+    entries = [f'    tilec_describe("{name}", {name}, true, {", ".join(map(str, cluster))}),' for name, cluster in kernels.items()]
     entries += [f'    tilec_describe("{name}", {name}, false),' for name in host]
     return [
         'extern "C" __attribute__((visibility("default"))) const tilec_callable* tilec_registered(int* tilec_count) {',

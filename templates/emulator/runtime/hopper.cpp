@@ -23,6 +23,9 @@ struct Transfer {
   EncodedMap map;
   char* shared;
   void* barrier;  // of a load
+  long bytes;     // of a copy from `source`, shared memory of the block `from` of the cluster; else 0
+  const char* source;
+  int from;
   int at[5];
   int line;
 };
@@ -43,6 +46,16 @@ std::vector<Transfer> loads;
 std::vector<ThreadState> states;
 std::vector<std::vector<Unfenced>> unfenced;  // by warp
 std::vector<const Region*> known;
+
+// The same of the blocks of a cluster that do not run.
+struct Kept {
+  std::map<void*, Mbarrier> mbarriers;
+  std::vector<Transfer> loads;
+  std::vector<ThreadState> states;
+  std::vector<std::vector<Unfenced>> unfenced;
+  std::vector<const Region*> known;
+};
+Kept kept[most_ranks];
 
 // What stands in shared memory for the state of an mbarrier: whoever writes there by mistake is found out.
 uint64_t image_of(const Mbarrier& m) {
@@ -112,7 +125,15 @@ void check_global(const char* p, int bytes, const Transfer& t, const char* what)
     fail("overrun", t.line, std::string(what) + " " + describe_access(p, static_cast<size_t>(bytes), region));
 }
 
+void copy_now(const Transfer& t) {
+  memcpy(t.shared, t.source, static_cast<size_t>(t.bytes));
+  Mbarrier& m = find_mbarrier(t.barrier, t.line);
+  m.bytes -= t.bytes;
+  finish_phase(t.barrier, m);
+}
+
 void load_now(const Transfer& t) {
+  if (t.bytes != 0) return copy_now(t);
   const unsigned base = tilec_shared_address(t.shared);
   const int width = t.map.box[0] * t.map.item;
   int from, to;
@@ -226,6 +247,17 @@ char* shared_at(unsigned address, int line) {
   fail("overrun", line, format("a wgmma descriptor leads to byte %u of shared memory, which is in none of its operands' tiles", address));
 }
 
+void hopper_exchange(int from, int to) {
+  kept[from] = {std::move(mbarriers), std::move(loads), std::move(states), std::move(unfenced), std::move(known)};
+  Kept& k = kept[to];
+  mbarriers = std::move(k.mbarriers);
+  loads = std::move(k.loads);
+  states = std::move(k.states);
+  unfenced = std::move(k.unfenced);
+  known = std::move(k.known);
+  products_exchange(from, to);
+}
+
 void hopper_start_block(int thread_count) {
   mbarriers.clear();
   loads.clear();
@@ -247,6 +279,12 @@ void hopper_random_progress() {
 void hopper_end_block(int thread_count) {
   products_end_block(thread_count);
   if (!loads.empty()) fail("fault", loads[0].line, "the block ends while a tma_load is still on its way into its shared memory");
+  const int own = active_rank;
+  for (int r = 0; r < cluster_size; ++r)
+    if (r != own) in_block(r, [&] {
+      for (const Transfer& t : loads)
+        if (t.bytes != 0 && t.from == own) fail("fault", t.line, "a block of the cluster ends while its shared memory is still copied to this one");
+    });
   long total = 0;
   for (int i = 0; i < thread_count; ++i) {
     ThreadState& s = states[static_cast<size_t>(i)];
@@ -309,6 +347,7 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
       if (loads[i].barrier == barrier) moved = load_one(i);
     if (!moved) wait_for("an mbarrier", line);
   }
+  if (cluster_size > 1) note_ordered_by(barrier, mbarriers[barrier].phase);
 }
 
 void tilec_fence_proxy_async() {
@@ -331,6 +370,65 @@ void tilec_tma_load(void* dst, const void* map, void* barrier, int rank, int x, 
     loads.push_back(t);
     wake_waiting();
   }
+}
+
+// Into every block of `blocks`, at the same place, counted by the same barrier there.
+void tilec_tma_multicast(void* dst, const void* map, void* barrier, int rank, int x, int y, int z, int u, int v, unsigned blocks, int line) {
+  if (blocks == 0 || blocks >> cluster_size != 0)
+    fail("fault", line, format("a multicast to the blocks of mask 0x%x of a cluster of %d", blocks, cluster_size));
+  for (int r = 0; r < cluster_size; ++r) {
+    if ((blocks >> r & 1) == 0) continue;
+    if (r == active_rank) {
+      tilec_tma_load(dst, map, barrier, rank, x, y, z, u, v, line);
+      continue;
+    }
+    check_peer(r, line);
+    char* const there = shared_of(dst, r);
+    void* const counted = shared_of(barrier, r);
+    in_block(r, [&] { tilec_tma_load(there, map, counted, rank, x, y, z, u, v, line); });
+  }
+}
+
+void tilec_mbarrier_arrive_at(void* barrier, int rank, int line) {
+  if (rank == active_rank) return tilec_mbarrier_arrive(barrier, 0, false, line);
+  check_peer(rank, line);
+  void* const there = shared_of(barrier, rank);
+  unsigned phase = 0;
+  in_block(rank, [&] {
+    phase = find_mbarrier(there, line).phase;
+    tilec_mbarrier_arrive(there, 0, false, line);
+  });
+  note_touched(rank, line, there, phase);
+}
+
+// Bytes of this block's shared memory to the same place as dst in the block `rank`, counted by that place of its barrier.
+void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, int rank, int line) {
+  if (bytes <= 0 || bytes % 16 != 0) fail("fault", line, format("a bulk copy of %d bytes, no multiple of 16", bytes));
+  for (const void* p : {static_cast<const void*>(dst), src}) {
+    const Region* const region = find_region(p);
+    const char* const c = static_cast<const char*>(p);
+    if (region == nullptr || !region->shared) fail("fault", line, "a bulk copy with " + describe_access(p, 1, region) + ", not in shared memory");
+    if (c < region->begin || c + bytes > region->begin + region->bytes) fail("overrun", line, "a bulk copy takes " + describe_access(p, static_cast<size_t>(bytes), region));
+    if (tilec_shared_address(p) % 16 != 0) fail("fault", line, "a bulk copy needs shared memory aligned to 16 bytes");
+  }
+  for (const auto& of_warp : unfenced)
+    for (const Unfenced& w : of_warp)
+      if (w.chunk >= static_cast<const char*>(src) && w.chunk < static_cast<const char*>(src) + bytes)
+        fail("fault", line, "a bulk copy reads what a thread has written without fence_proxy_async since");
+  check_peer(rank, line);
+  Transfer t = {};
+  t.shared = shared_of(dst, rank);
+  t.barrier = shared_of(barrier, rank);
+  t.bytes = bytes;
+  t.source = static_cast<const char*>(src);
+  t.from = active_rank;
+  t.line = line;
+  in_block(rank, [&] {
+    find_mbarrier(t.barrier, line);
+    if (settings.asynchrony == Asynchrony::eager) return copy_now(t);
+    loads.push_back(t);
+    wake_waiting();
+  });
 }
 
 void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line) {

@@ -9,6 +9,7 @@ void hopper_start_block(int thread_count);
 bool hopper_progress();        // nobody can run: lets one asynchronous operation happen; false if none is left
 void hopper_random_progress();  // lets an operation happen that need not yet
 void hopper_end_block(int thread_count);
+void hopper_exchange(int from, int to);  // the running block of a cluster changes
 void run_stmatrix(int first_thread);
 
 // The running thread stops until `woken` lets it go on; it asks its own condition again then.
@@ -29,5 +30,10 @@ uint16_t round_to_half(double x);
 void products_start_block(int thread_count);
 bool products_progress(bool random);
 void products_end_block(int thread_count);
+void products_exchange(int from, int to);
+
+// cluster.cpp
+void check_peer(int rank, int line);  // a thread may touch that block of its cluster now
+void note_touched(int rank, int line, const void* barrier, unsigned phase);  // it has; an arrival at `barrier` tells that block so
 
 }  // namespace tilec

@@ -35,6 +35,8 @@ struct Issuer {
 
 std::vector<WarpGroup> groups;
 std::vector<Issuer> issuers;
+std::vector<WarpGroup> kept_groups[most_ranks];  // of the blocks of a cluster that do not run
+std::vector<Issuer> kept_issuers[most_ranks];
 
 int depth_of(int kind) {
   switch (kind) {
@@ -143,6 +145,13 @@ void advance(WarpGroup& g, long until) {
 }
 
 }  // namespace
+
+void products_exchange(int from, int to) {
+  kept_groups[from] = std::move(groups);
+  kept_issuers[from] = std::move(issuers);
+  groups = std::move(kept_groups[to]);
+  issuers = std::move(kept_issuers[to]);
+}
 
 void products_start_block(int thread_count) {
   groups.assign(static_cast<size_t>(thread_count + 127) / 128, {});

@@ -26,8 +26,9 @@ struct Tile {
 };
 
 std::deque<Region> regions;  // stable addresses
-std::deque<Tile> tiles;
-Region* shared_memory = nullptr;
+std::deque<Tile> all_tiles[most_ranks];  // by the block's rank in its cluster
+Region* all_shared_memory[most_ranks];
+int rank_of_shared = 0;                  // whose shared memory is meant
 size_t shared_bytes = 0;
 
 size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
@@ -77,6 +78,8 @@ Region& map_shared(const std::string& name, size_t bytes, int offset) {
   region.begin = region.canary_begin + page;
   region.shared = true;
   region.offset = offset;
+  region.rank = rank_of_shared;
+  races_own_pages(region.reserved_begin, static_cast<size_t>(region.reserved_end - region.reserved_begin), rank_of_shared);
   return region;
 }
 
@@ -91,6 +94,7 @@ void check_canary(const Region& region) {
 }
 
 Tile& find_tile(const char* name, int offset, size_t bytes) {
+  std::deque<Tile>& tiles = all_tiles[rank_of_shared];
   for (Tile& tile : tiles)
     if (tile.offset == offset && tile.bytes == bytes && tile.name == name) return tile;
   tiles.push_back({name, offset, bytes, nullptr, false});
@@ -118,11 +122,25 @@ void protect_array(const Region& region) {
 
 void start_shared(long bytes) {
   shared_bytes = static_cast<size_t>(bytes);
-  for (Tile& tile : tiles) tile.touched = false;
+  for (Tile& tile : all_tiles[rank_of_shared]) tile.touched = false;
   if (settings.apart) return;
+  Region*& shared_memory = all_shared_memory[rank_of_shared];
   if (shared_memory == nullptr || shared_memory->bytes != shared_bytes) shared_memory = &map_shared("shared memory", shared_bytes, 0);
   memset(shared_memory->begin, poison, shared_bytes);
   races_fresh_tile(shared_memory->begin, shared_bytes);
+}
+
+void activate_shared(int rank) { rank_of_shared = rank; }
+
+char* shared_of(const void* p, int rank) {
+  const Region* const region = find_region(p);
+  if (region == nullptr || !region->shared || region->rank != active_rank)
+    fail("fault", 0, "the place in another block of " + describe_access(p, 1, region) + ", not in this block's shared memory");
+  const ptrdiff_t at = static_cast<const char*>(p) - region->begin;
+  activate_shared(rank);
+  char* const there = static_cast<char*>(tilec_shared_tile(region->name.c_str(), region->offset, region->bytes, 0));
+  activate_shared(active_rank);
+  return there + at;
 }
 
 void check_canaries() {
@@ -168,7 +186,7 @@ void* tilec_shared_tile(const char* name, int offset, unsigned long bytes, int l
   if (offset < 0 || static_cast<size_t>(offset) + bytes > shared_bytes)
     fail("overrun", line, format("%s takes bytes %d to %lu of shared memory, but the launch gives the block %zu", shown.c_str(), offset,
                                  static_cast<unsigned long>(offset) + bytes, shared_bytes));
-  if (!settings.apart) return shared_memory->begin + offset;
+  if (!settings.apart) return all_shared_memory[rank_of_shared]->begin + offset;
   Tile& tile = find_tile(shown.c_str(), offset, bytes);
   if (tile.region == nullptr) tile.region = &map_shared(shown, bytes, offset);
   if (!tile.touched) {

@@ -45,6 +45,16 @@ struct Arrival {
 };
 std::vector<Arrival> arrivals[16];
 
+// The same of the blocks of a cluster that do not run; and whose shared memory each page of the arena is.
+struct Kept {
+  unsigned now = 1, last_full = 0;
+  std::vector<std::array<unsigned, 32>> seen;
+  std::vector<Arrival> arrivals[16];
+};
+Kept kept[most_ranks];
+constexpr size_t page = 4096;
+unsigned char owner[arena_bytes / page];
+
 // A write that meets another one: a race unless it leaves the bytes as they are, which the next call here can tell.
 struct Doubt {
   const char* p = nullptr;
@@ -123,7 +133,8 @@ void access(const void* p, size_t bytes, bool write, unsigned time, unsigned pla
 
 bool watched(const void* p) {
   const char* const c = static_cast<const char*>(p);
-  return shadow != nullptr && current != nullptr && c >= arena_begin && c < arena_begin + arena_bytes;
+  if (shadow == nullptr || current == nullptr || c < arena_begin || c >= arena_begin + arena_bytes) return false;
+  return owner[static_cast<size_t>(c - arena_begin) / page] == active_rank;  // what peers of the cluster do is not followed
 }
 
 unsigned instruction_place(const void* return_address) {
@@ -131,6 +142,27 @@ unsigned instruction_place(const void* return_address) {
 }
 
 }  // namespace
+
+void races_exchange(int from, int to) {
+  if (shadow == nullptr) return;
+  settle_doubt();
+  Kept& out = kept[from];
+  Kept& in = kept[to];
+  out.now = now;
+  out.last_full = last_full;
+  now = in.now;
+  last_full = in.last_full;
+  out.seen = std::move(seen);
+  seen = std::move(in.seen);
+  for (int i = 0; i < 16; ++i) {
+    out.arrivals[i] = std::move(arrivals[i]);
+    arrivals[i] = std::move(in.arrivals[i]);
+  }
+}
+
+void races_own_pages(const char* begin, size_t bytes, int rank) {
+  memset(owner + static_cast<size_t>(begin - arena_begin) / page, rank, bytes / page);
+}
 
 void races_start_block(int count) {
   if (!settings.races) return;

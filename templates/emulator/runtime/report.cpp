@@ -99,6 +99,7 @@ std::string describe_wait(const Thread& thread) {
     const std::string what = thread.barrier == 0 ? "__syncthreads()" : format("barrier_sync<%d>", thread.barrier);
     return format("wait at %s in line %d", what.c_str(), thread.line);
   }
+  if (thread.state == State::at_cluster_barrier) return format("wait at cluster_wait() in line %d", thread.line);
   if (thread.state == State::at_condition) return format("wait for %s in line %d", thread.waits_for, thread.line);
   const std::string lanes = thread.mask == 0xffffffffu ? "the other lanes" : format("the lanes of mask 0x%08x", thread.mask);
   return format("wait for %s at %s in line %d", lanes.c_str(), name_collective(thread.collective, thread.kind), thread.line);
@@ -138,22 +139,26 @@ const char* name_collective(Collective what, int kind) {
 }
 
 void report_deadlock() {
-  std::map<std::string, std::vector<int>> waits;
   int line = 0;
-  for (const Thread& thread : threads) {
-    if (thread.index >= static_cast<int>(blockDim.x * blockDim.y * blockDim.z)) break;
-    if (thread.state == State::exited) {
-      waits["have exited"].push_back(thread.index);
-    } else {
-      waits[describe_wait(thread)].push_back(thread.index);
-      line = thread.line;
-    }
-  }
   std::string message = "no thread can go on: ";
   const char* separator = "";
-  for (const auto& [what, who] : waits) {
-    message += separator + name_threads(who) + " " + what;
-    separator = "; ";
+  for (int rank = 0; rank < cluster_size; ++rank) {
+    activate(rank);
+    std::map<std::string, std::vector<int>> waits;
+    for (const Thread& thread : threads) {
+      if (thread.index >= static_cast<int>(blockDim.x * blockDim.y * blockDim.z)) break;
+      if (thread.state == State::exited) {
+        waits["have exited"].push_back(thread.index);
+      } else {
+        waits[describe_wait(thread)].push_back(thread.index);
+        line = thread.line;
+      }
+    }
+    const std::string where = cluster_size > 1 ? " of " + name_block() : "";
+    for (const auto& [what, who] : waits) {
+      message += separator + name_threads(who) + where + " " + what;
+      separator = "; ";
+    }
   }
   fail("deadlock", line, message);
 }

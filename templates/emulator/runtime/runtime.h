@@ -1,5 +1,6 @@
 // The emulator's insides: threads as fibers, warps, barriers, memory regions, and the one way to report a fault.
-// A single OS thread runs everything, one block at a time, so plain globals hold the state of the running block.
+// A single OS thread runs everything, one block at a time, so plain globals hold the state of the running block. The blocks of a
+// cluster live at once: their states are exchanged with the globals when another one runs (cluster.cpp).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ uint64_t random_bits();
 int random_below(int n);
 
 // ---- threads, warps, barriers ------------------------------------------------------------------------------------
-enum class State { ready, in_collective, at_barrier, at_condition, exited };
+enum class State { ready, in_collective, at_barrier, at_cluster_barrier, at_condition, exited };
 
 // What all lanes of a warp do together; the body runs once, when the last lane has come.
 enum class Collective { none, warp_barrier, ballot, shuffle, ldmatrix, stmatrix, mma };
@@ -58,6 +59,8 @@ struct Thread {
   int barrier = 0;
   const char* waits_for = "";  // at a condition
   int line = 0;
+  // Its arrivals at the barrier of the cluster, and how many of them it has waited for.
+  int cluster_arrivals = 0, cluster_waits = 0;
   // Its asynchronous copies: the closed groups, oldest first, then the open one.
   std::vector<std::vector<AsyncCopy>> groups;
   std::vector<AsyncCopy> open_group;
@@ -82,13 +85,42 @@ extern std::vector<Warp> warps;
 extern Thread* current;  // null between threads
 extern int live_threads;
 
-// Runs `call(address, arguments)` in every thread of every block of the grid.
-void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative);
+// Runs `call(address, arguments)` in every thread of every block of the grid, the blocks of a cluster together.
+void run_grid(dim3 grid, dim3 block, dim3 cluster, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative);
 // Runs blocks that may wait for each other; `run` executes one of them.
 void run_together(uint64_t blocks, const std::function<void(uint64_t)>& run);
 void block_thread();  // gives up the processor until the thread is ready again
 void collective(Collective what, int kind, unsigned mask, void* argument, int line);
 void run_collective(const Thread& representative, Warp& warp, unsigned lanes, int first_thread);
+
+// scheduler.cpp and cluster.cpp: the state of a block is exchanged with that of another one of the running cluster.
+struct Block {
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  int live_threads = 0;
+  Barrier barriers[16];
+  uint3 position = {};
+};
+extern Barrier barriers[16];  // of the running block
+
+// cluster.cpp
+constexpr int most_ranks = 16;
+extern int active_rank;   // of the running block in its cluster
+extern int cluster_size;  // blocks of the running cluster
+void start_cluster(int ranks, int threads_of_block);
+void activate(int rank);  // the globals are that block's from now on
+void end_cluster_block();  // the running block's threads have exited
+void cluster_thread_exits();
+void note_ordered_by(const void* barrier, unsigned phases);  // the running block has waited for so many phases of an mbarrier
+
+// Does something as another block of the running cluster. Nothing in it may wait.
+template <typename Action>
+void in_block(int rank, Action action) {
+  const int own = active_rank;
+  activate(rank);
+  action();
+  activate(own);
+}
 
 // fibers.cpp
 void create_fiber(Thread& thread, void (*entry)());
@@ -112,6 +144,7 @@ struct Region {
   char* canary_end = nullptr;
   bool shared = false;
   int offset = 0;  // of a tile, in the plan
+  int rank = 0;    // of the block in its cluster whose shared memory it is
 };
 
 constexpr unsigned char poison = 0xff;   // NaN in every floating-point type
@@ -120,6 +153,8 @@ constexpr unsigned char canary = 0xfd;
 Region& add_array(const std::string& name, const std::string& shape, size_t bytes, size_t alignment);
 void protect_array(const Region& region);  // read-only from now on
 void start_shared(long bytes);             // before each block
+void activate_shared(int rank);            // shared tiles are those of that block of the cluster
+char* shared_of(const void* p, int rank);  // the place of another block of the cluster that p names in the running one
 void check_canaries();                     // after each block
 const Region* find_region(const void* p);  // the array or tile whose memory or surroundings hold p
 std::string describe_access(const void* p, size_t bytes, const Region* region);
@@ -131,6 +166,8 @@ constexpr size_t arena_bytes = size_t{1} << 27;
 
 // ---- races on shared memory (races.cpp): told of every access and of everything that orders threads -------------------
 void races_start_block(int count);
+void races_exchange(int from, int to);  // the running block of a cluster changes
+void races_own_pages(const char* begin, size_t bytes, int rank);
 void races_fresh_tile(const char* begin, size_t bytes);
 void races_access(const void* p, size_t bytes, bool write, int line);
 void races_copy_issued(const void* dst, size_t bytes, int line);

@@ -17,11 +17,11 @@ std::vector<Thread> threads;
 std::vector<Warp> warps;
 Thread* current = nullptr;
 int live_threads = 0;
+Barrier barriers[16];
 
 namespace {
 
 uint64_t random_state = 0;
-Barrier barriers[16];
 int block_threads = 0;
 const tilec_callable* running_kernel;
 void** running_arguments;
@@ -77,6 +77,7 @@ void exit_thread() {
     if ((warp.waiting >> lane & 1) != 0) try_collective(thread.index / 32, lane);
   }
   if (barriers[0].arrived > 0 && barriers[0].expected == all_threads && barriers[0].arrived == live_threads) complete_barrier(0, nullptr);
+  if (cluster_size > 1) cluster_thread_exits();
 }
 
 void thread_main() {
@@ -127,35 +128,79 @@ void start_block(int count) {
     thread.groups.clear();
     thread.open_group.clear();
     thread.collective = Collective::none;
+    thread.cluster_arrivals = thread.cluster_waits = 0;
     create_fiber(thread, thread_main);
     wake(thread);
     warps[i / 32].live |= 1u << (i % 32);
   }
 }
 
-void run_block(int count, long shared_bytes) {
-  start_shared(shared_bytes);
-  start_block(count);
-  hopper_start_block(count);
-  races_start_block(count);
-  while (live_threads > 0) {
-    const int w = choose_warp();
-    if (w < 0) {
-      if (!hopper_progress()) report_deadlock();
-      continue;
-    }
-    run_warp(w);
-    if (settings.asynchrony == Asynchrony::random) {
-      finish_some_copies(threads[random_below(count)]);
-      hopper_random_progress();
-    }
+bool can_run() {
+  for (const Warp& warp : warps)
+    if (warp.ready != 0) return true;
+  return false;
+}
+
+// The block of the cluster that goes on: of those with a warp that can run, the one of highest priority; -1 if there is none.
+int choose_block(uint64_t (&priorities)[most_ranks]) {
+  if (cluster_size == 1) return live_threads > 0 && can_run() ? 0 : -1;
+  int best = -1;
+  for (int r = 0; r < cluster_size; ++r) {
+    activate(r);
+    if (live_threads > 0 && can_run() && (best < 0 || priorities[r] > priorities[best])) best = r;
   }
+  if (random_below(64) == 0) priorities[random_below(cluster_size)] = random_bits();
+  return best;
+}
+
+// Nobody can run: an asynchronous operation of some block happens.
+bool progress() {
+  for (int r = 0; r < cluster_size; ++r) {
+    activate(r);
+    if (live_threads > 0 && hopper_progress()) return true;
+  }
+  return false;
+}
+
+void end_block(int count) {
   for (int i = 0; i < count; ++i) finish_all_copies(threads[i]);
   hopper_end_block(count);
   for (int id = 0; id < 16; ++id)
     if (barriers[id].arrived > 0)
       fail("fault", barriers[id].line, format("barrier %d was left with %d arrivals and no one to wait", id, barriers[id].arrived));
+  if (cluster_size > 1) end_cluster_block();
   check_canaries();
+}
+
+// Runs the blocks at these positions to their ends, as one cluster.
+void run_cluster(const std::vector<uint3>& positions, int count, long shared_bytes) {
+  uint64_t priorities[most_ranks] = {};
+  start_cluster(static_cast<int>(positions.size()), count);
+  for (int r = 0; r < cluster_size; ++r) {
+    activate(r);
+    blockIdx = positions[static_cast<size_t>(r)];
+    start_shared(shared_bytes);
+    start_block(count);
+    hopper_start_block(count);
+    races_start_block(count);
+    if (cluster_size > 1) priorities[r] = random_bits();
+  }
+  for (int running = cluster_size; running > 0;) {
+    const int rank = choose_block(priorities);
+    if (rank < 0) {
+      if (!progress()) report_deadlock();
+      continue;
+    }
+    activate(rank);
+    run_warp(choose_warp());
+    if (settings.asynchrony == Asynchrony::random) {
+      finish_some_copies(threads[random_below(count)]);
+      hopper_random_progress();
+    }
+    if (live_threads > 0) continue;
+    end_block(count);
+    --running;
+  }
 }
 
 }  // namespace
@@ -169,22 +214,26 @@ uint64_t random_bits() {  // splitmix64
 
 int random_below(int n) { return static_cast<int>((random_bits() >> 33) % static_cast<uint64_t>(n)); }
 
-void run_grid(dim3 grid, dim3 block, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative) {
+void run_grid(dim3 grid, dim3 block, dim3 cluster, long shared_bytes, const tilec_callable& kernel, void** arguments, bool cooperative) {
   gridDim = grid;
   blockDim = block;
   running_kernel = &kernel;
   running_arguments = arguments;
   random_state = settings.seed * 0x2545f4914f6cdd1du + 1;
-  const uint64_t total = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+  const dim3 clusters = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
+  const uint64_t total = static_cast<uint64_t>(clusters.x) * clusters.y * clusters.z;
   const int count = static_cast<int>(block.x * block.y * block.z);
-  threads.resize(static_cast<size_t>(std::max<int>(count, static_cast<int>(threads.size()))));
-  // Seed 0 takes the blocks in order, others start somewhere and go backwards or forwards from there.
+  // Seed 0 takes the blocks (or clusters) in order, others start somewhere and go backwards or forwards from there.
   const uint64_t first = settings.seed == 0 ? 0 : random_bits() % total;
   const bool backwards = settings.seed != 0 && random_below(2) == 0;
   const auto run = [&](uint64_t i) {
     const uint64_t b = ((backwards ? total - 1 - i : i) + first) % total;
-    blockIdx = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y), static_cast<unsigned>(b / grid.x / grid.y)};
-    run_block(count, shared_bytes);
+    const unsigned x = static_cast<unsigned>(b % clusters.x), y = static_cast<unsigned>(b / clusters.x % clusters.y);
+    const unsigned z = static_cast<unsigned>(b / clusters.x / clusters.y);
+    std::vector<uint3> positions;
+    for (unsigned r = 0; r < cluster.x * cluster.y * cluster.z; ++r)
+      positions.push_back({x * cluster.x + r % cluster.x, y * cluster.y + r / cluster.x % cluster.y, z * cluster.z + r / cluster.x / cluster.y});
+    run_cluster(positions, count, shared_bytes);
   };
   if (cooperative) return run_together(total, run);
   for (uint64_t i = 0; i < total; ++i) run(i);
