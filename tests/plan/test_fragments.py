@@ -60,9 +60,10 @@ def test_projection_agrees_with_its_domain(shape: tuple[int, int], dims: tuple[i
 @pytest.mark.parametrize("extents", [(64, 64), (64, 5), (5, 64), (3, 200)])
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("threads", [64, 96, 128])
-def test_embedding_agrees_with_its_fragment(extents: tuple[int, int], dim: int, threads: int) -> None:
+@pytest.mark.parametrize("wide", [1, 8])
+def test_embedding_agrees_with_its_fragment(extents: tuple[int, int], dim: int, threads: int, wide: int) -> None:
     fragment = spread_evenly((extents[dim],), threads, 4)
-    domain = embed(fragment, (dim,), extents)
+    domain = embed(fragment, (dim,), extents, wide)
     assert {index for _, _, index in domain.table()} == set(product(*map(range, extents)))
     _agree(fragment, (dim,), domain)
 

@@ -69,6 +69,37 @@ def test_long_rows_stay_in_registers(name: str, tmp_path: Path) -> None:
     assert re.search(r"STACK:0 ", listing) and int(re.search(r"REG:(\d+)", listing)[1]) <= 128, listing  # type: ignore[index]
 
 
+BESIDE = """import tilelang.language as T
+
+@T.prim_func
+def f(X: T.Tensor(({m}, {n}), "float16"), Y: T.Tensor(({m}, {n}), "float16")):
+    with T.Kernel(1, threads=128) as b:
+        x = T.alloc_shared(({m}, {n}), "float16")
+        wide = T.alloc_fragment(({m}, {n}), "float32")
+        most = T.alloc_fragment(({m},), "float32")
+        T.copy(X, x)
+        T.copy(x, wide)
+        T.reduce_max(wide, most, dim=1)
+        for i, j in T.Parallel({m}, {n}):
+            Y[i, j] = T.cast(x[i, j], "float32") - most[{row}]
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize(("m", "n", "row"), [(1, 2048, "0"), (4, 1024, "i"), (3, 520, "i"), (2, 1024, "1")])
+def test_results_beside_rows_in_memory(m: int, n: int, row: str) -> None:
+    """A loop over rows in memory that only looks at a reduction's results moves 16 bytes at once, whoever holds the results."""
+    compiled = compile_text(BESIDE.format(m=m, n=n, row=row))
+    kernel = compiled.cu[compiled.cu.index("__global__") :]
+    assert "load_vec<8>(x" in kernel and "store_vec(Y" in kernel and not re.search(r"\bY\[", kernel)
+    x = np.random.default_rng().standard_normal((m, n)).astype(np.float16)
+    most = x.astype(np.float64).max(axis=1, keepdims=True)
+    want = x.astype(np.float64) - (most if row == "i" else most[int(row)])
+    values = {"X": x, "Y": np.full((m, n), np.nan, np.float16)}
+    for got in (run_reference(compiled, values), *(run_emulated(compiled, values, mode) for mode in MODES)):
+        assert np.abs(got["Y"].astype(np.float64) - want).max() < 1e-2
+
+
 def resources(object_file: Path) -> str:
     """What cuobjdump tells of registers and stack."""
     done = subprocess.run(["cuobjdump", "-res-usage", str(object_file)], capture_output=True, text=True, check=True)

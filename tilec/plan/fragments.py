@@ -58,13 +58,20 @@ def project(layout: FragmentLayout, dims: Dims, shape: tuple[int, ...]) -> Fragm
     return FragmentLayout(shape, layout.threads, thread, regs)
 
 
-def embed(layout: FragmentLayout, dims: Dims, extents: tuple[int, ...]) -> FragmentLayout:
+def embed(layout: FragmentLayout, dims: Dims, extents: tuple[int, ...], wide: int = 1) -> FragmentLayout:
     """A layout of the domain that agrees with a fragment indexed by `dims`.
 
-    Variables that the fragment does not know take the threads that hold copies of it, then registers.
+    Variables that the fragment does not know take the threads that hold copies of it, then registers; up to `wide` neighbours
+    along the last variable stay in one thread where all those threads have work all the same.
     """
     missing = [d for d in range(len(extents)) if d not in dims and extents[d] > 1]
     steps = dict.fromkeys(missing, 1)
+    last = len(extents) - 1
+    copies = layout.threads // prod(g.size for g in layout.thread if g.dim != REPLICA)
+    while wide > 1 and (last not in steps or extents[last] % wide or prod(extents[d] for d in missing) // wide < copies):
+        wide //= 2
+    if wide > 1:
+        steps[last] = wide
     thread: list[Digit] = []
     spare = layout.threads // layout.used_threads
     for g in (*layout.thread, Digit(REPLICA, 0, spare)):
@@ -81,7 +88,8 @@ def embed(layout: FragmentLayout, dims: Dims, extents: tuple[int, ...]) -> Fragm
         if rest > 1:
             thread.append(Digit(REPLICA, 0, rest))
     regs = [replace(g, dim=_domain_dim(dims, g.dim)) for g in layout.regs]
-    inner = [Digit(d, steps[d], -(-extents[d] // steps[d])) for d in reversed(missing) if -(-extents[d] // steps[d]) > 1]
+    inner = [Digit(last, 1, wide)] if wide > 1 else []
+    inner += [Digit(d, steps[d], -(-extents[d] // steps[d])) for d in reversed(missing) if -(-extents[d] // steps[d]) > 1]
     return FragmentLayout(extents, layout.threads, tuple(thread), (*inner, *regs))
 
 
@@ -104,9 +112,24 @@ def domain(stmt: Stmt) -> tuple[tuple[Var, ...], tuple[Expr, ...], list[Access]]
     return loop.vars, loop.extents, found
 
 
-def domain_layout(found: Sequence[Access], extents: tuple[Expr, ...], known: Mapping[Buffer, FragmentLayout]) -> FragmentLayout | None:
+def row_width(stmt: Stmt) -> int:
+    """How many iterations make 16 bytes of the widest row of memory that a loop or copy walks; 1 when it walks none."""
+    loop = copy_as_parallel(stmt) if isinstance(stmt, Copy) else stmt
+    if not isinstance(loop, Parallel) or not loop.vars:
+        return 1
+    return 16 // max((a.buffer.dtype.bytes for a in accesses(loop.body, loop.vars) if _is_row(a, loop.vars[-1])), default=16)
+
+
+def _is_row(a: Access, last: Var) -> bool:
+    """True for neighbours in memory along `last`."""
+    return a.buffer.scope in (Scope.GLOBAL, Scope.SHARED) and bool(a.indices) and coefficient(a.indices[-1], last) == 1
+
+
+def domain_layout(
+    found: Sequence[Access], extents: tuple[Expr, ...], known: Mapping[Buffer, FragmentLayout], wide: int = 1
+) -> FragmentLayout | None:
     """The layout a loop takes from its fragments: from one that every variable indexes, written ones first, else from the
-    largest other; None when no fragment decides."""
+    largest other; None when no fragment decides, as one that is only read at fixed places does not."""
     sizes = tuple(static(e) for e in extents)
     if any(n is None for n in sizes):
         return None
@@ -116,9 +139,10 @@ def domain_layout(found: Sequence[Access], extents: tuple[Expr, ...], known: Map
     for a in full:
         assert a.dims is not None
         return embed(known[a.buffer], a.dims, plain)
-    for a in sorted(usable, key=lambda a: -prod(static_shape(a.buffer))):
+    moving = (a for a in usable if a.writes or (a.dims is not None and any(d is not None for d in a.dims)))
+    for a in sorted(moving, key=lambda a: -prod(static_shape(a.buffer))):
         assert a.dims is not None
-        return embed(known[a.buffer], a.dims, plain)
+        return embed(known[a.buffer], a.dims, plain, wide)
     return None
 
 
@@ -174,11 +198,7 @@ def moved_bytes(stmts: Sequence[Stmt]) -> dict[Buffer, int]:
             continue
         found = list(accesses(loop.body, loop.vars))
         fragments = [a.buffer for a in found if a.buffer.scope is Scope.FRAGMENT and a.dims and len(loop.vars) - 1 in a.dims[-1:]]
-        rows = [
-            a.buffer.dtype.bytes
-            for a in found
-            if a.buffer.scope in (Scope.GLOBAL, Scope.SHARED) and a.indices and coefficient(a.indices[-1], loop.vars[-1]) == 1
-        ]
+        rows = [a.buffer.dtype.bytes for a in found if _is_row(a, loop.vars[-1])]
         together = set(fragments).union(*(groups.get(f, set()) for f in fragments))
         for f in together:
             groups[f] = together

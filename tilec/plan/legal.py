@@ -22,7 +22,7 @@ from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, register_index
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
-from tilec.plan.fragments import domain, domain_layout, infer, propagate
+from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.instructions import choose
 from tilec.plan.policies import policies
@@ -174,7 +174,7 @@ def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
     found = domain(s)
     assert found is not None
     _, extents, uses = found
-    layout = domain_layout(uses, extents, stage.layouts)
+    layout = domain_layout(uses, extents, stage.layouts, row_width(s))
     digits = () if layout is None else tuple(Var("r", kind=VarKind.LOOP) for _ in layout.regs)
     bad: dict[Buffer, None] = {}
     for a in uses:

@@ -56,7 +56,7 @@ from tilec.plan.access import (
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fetches import spread_fetches
-from tilec.plan.fragments import domain, domain_layout
+from tilec.plan.fragments import domain, domain_layout, row_width
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import Split, flat, rename, split, split_branch, used_outside
@@ -320,7 +320,7 @@ class Lowering:
         """A Parallel loop, by the layout of the fragments it walks or by running number."""
         found = domain(s)
         assert found is not None
-        layout = domain_layout(found[2], s.extents, self.at.layouts)
+        layout = domain_layout(found[2], s.extents, self.at.layouts, row_width(s))
         if layout is None:
             return self.by_number(s, facts)
         return self.by_register(s, layout, facts)
