@@ -125,7 +125,7 @@ class StreamWriter:
         places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
         return render(
             "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=stores, rings=(held, a, b), held=held, a=a, b=b, edges=edges, loops=loops,
+            stores=stores, arch=variant.arch, rings=(held, a, b), held=held, a=a, b=b, edges=edges, loops=loops,
             scores=spell.buffer(s.scores), out=spell.buffer(s.out),
             next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if s.schedule.longest_first else "tile + gridDim.x",
             words=words, held_tile=spell.buffer(s.held.tile), held_block=s.held.shape[0] * 64, **pieces,

@@ -76,8 +76,8 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     file = _File(options)
     kernels = [_kernel(file, plan, launch, v) for plan in plans for launch in plan.launches for v in launch.variants]
     launchers = [indent(launcher_text(render, plan)) for plan in plans]
-    exact = any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants)
-    if exact:
+    maps = any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants)
+    if maps:
         launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
     target = min((p.target for p in plans), key=lambda t: t.number)
     selected = prelude.select(sorted(file.needs))
@@ -86,7 +86,7 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
         minimum=target.number * 10, target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected,
         ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels), layouts=list(file.layouts.values()),
         sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
-        exact="" if not exact else target.name if target.has_wgmma else "", mixed=exact and not target.has_wgmma,
+        maps=maps,
     )  # fmt: skip
     return text + "\n"
 
