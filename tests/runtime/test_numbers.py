@@ -39,6 +39,20 @@ def test_rounding_is_to_the_nearest_ties_to_even(dtype: str) -> None:
         bits("x", 1e39, dtype)
 
 
+@pytest.mark.parametrize("dtype", [d for d in FLOATS if not d.startswith("float8")])
+def test_what_no_double_holds_is_rounded_once(dtype: str) -> None:
+    """Integers and fractions a hair from the middle between two neighbours: a double in between would land on the middle."""
+    rng = np.random.default_rng()
+    kind = np.dtype(FLOATS[dtype])
+    for low in rng.integers(1, 0x7000 if kind.itemsize == 2 else 0x7000_0000 if kind.itemsize == 4 else 0x4800_0000_0000_0000, 100).tolist():
+        middle = (Fraction(number_of(low, dtype)) + Fraction(number_of(low + 1, dtype))) / 2
+        hair = middle / 2**80
+        assert bits("x", middle - hair, dtype) == low and bits("x", middle + hair, dtype) == low + 1
+        assert bits("x", -middle - hair, dtype) == (low + 1) | 1 << (8 * kind.itemsize - 1)
+    assert bits("x", 2**60 + 2**36 + 1, "float32") == bits("x", 2.0**60 + 2.0**37, "float32")
+    assert bits("x", 2**60 + 2**36, "float32") == bits("x", 2.0**60, "float32")
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_values(dtype: str) -> None:
     kind = np.dtype(FLOATS[dtype])

@@ -53,9 +53,18 @@ def integer(name: str, value: Any, dtype: str) -> int:
 
 
 def number(name: str, value: Any, dtype: str) -> float:
-    """The number that `value` is, as a double. Raises ArgumentError for anything else."""
+    """The number that `value` is, as a double. Raises ArgumentError for anything else.
+
+    What no double holds is rounded to the nearest one for a float64, else to the neighbour with an odd last bit: rounding that to a
+    narrower type gives what rounding the number itself would, which rounding twice to the nearest does not.
+    """
     try:
-        return float(value)
+        nearest = float(value)
+        if dtype == "float64" or value == nearest or nearest != nearest:
+            return nearest
+        if struct.pack("<d", nearest)[0] & 1:
+            return nearest
+        return math.nextafter(nearest, math.inf if value > nearest else -math.inf)
     except (TypeError, ValueError):
         raise _not_a_number(name, value, dtype) from None
     except OverflowError:
