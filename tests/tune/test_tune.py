@@ -105,6 +105,18 @@ def test_crashing_hanging_and_wrong_candidates(capsys: pytest.CaptureFixture[str
     assert "1 hangs" in capsys.readouterr().out
 
 
+@needs_gxx
+def test_a_wrong_candidate_that_has_no_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    """The author's own CUDA writes into the product: no reference knows that, so what counts is the product in float64."""
+    kernel = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels" / "hostile.py"
+    Path("k.py").write_text(kernel.read_text())
+    args = ["-D", "M=128", "-D", "N=128", "-D", "K=32", "--space", "fate=fine,wrong,illegal", "block_M=64", "--device", "cpu"]
+    assert cli.run(["tune", "k.py", "-q", "--no-nvcc", "--jobs", "1", *args]) == 0
+    found = {r["config"]["fate"]: r for r in json.loads(Path("k.tuned.json").read_text())["rows"]}
+    assert {fate: r["status"] for fate, r in found.items()} == {"fine": "measured", "wrong": "wrong", "illegal": "refused"}
+    assert "relative error" in found["wrong"]["reason"] and found["illegal"]["reason"].startswith("TL0401")
+
+
 def test_no_candidate_that_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert tune("--space", "block_M=100000") == 1
     assert not Path("k.cu").exists() and "no candidate" in capsys.readouterr().err

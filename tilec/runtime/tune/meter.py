@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tilec.reference.errors import MeaningError
 from tilec.runtime import report
 from tilec.runtime.bench.checking import ATTENTION_FACTOR, TooSlow, deadline, limit
 from tilec.runtime.bench.oracle import settle
@@ -92,6 +93,17 @@ class Inputs:
                 raise RunError(f"cannot be checked: the reference takes more than {job.check_seconds:.0f} s at this size") from None
         return self._want
 
+    def judged(self, plan: Plan, job: Job, got: dict[str, Array], doubt: str | None) -> str:
+        """Why results are not what the reference gives; empty if they are. Where there is no reference, the `doubt` counts: how they
+        differ from what the kernel was taken for. Raises MeaningError or RunError where there is neither."""
+        try:
+            want = self.want(plan, job)
+        except (MeaningError, RunError):
+            if doubt:
+                return doubt
+            raise
+        return "; ".join(report.comparison(plan, self.bound(plan, job), got, want)[1])
+
 
 def guess(plan: Plan, bound: Bound) -> tuple[Problem, float] | None:
     """The problem that float64 can check, and the relative error that is allowed."""
@@ -101,11 +113,6 @@ def guess(plan: Plan, bound: Bound) -> tuple[Problem, float] | None:
     if isinstance(problem, Attention):
         return problem, ATTENTION_FACTOR * limit(plan, bound, problem.o)
     return problem, limit(plan, bound, problem.c)
-
-
-def compared(plan: Plan, bound: Bound, got: dict[str, Array], want: dict[str, Array]) -> str:
-    """Why the results are not what the reference gives; empty if they are."""
-    return "; ".join(report.comparison(plan, bound, got, want)[1])
 
 
 @dataclass(slots=True)
@@ -141,10 +148,11 @@ class GpuTrial:
     def wrong(self) -> str:
         """Against float64 on the GPU, or the reference."""
         gpu, found = self.meter.gpu, guess(self.plan, self.bound)
-        if found is not None and not gpu.settle(found[0], self.contender, self.bound, found[1]).fault:
+        doubt = gpu.settle(found[0], self.contender, self.bound, found[1]).fault if found else None
+        if doubt == "":
             return ""
-        want = self.meter.inputs.want(self.plan, self.job)
-        return compared(self.plan, self.bound, gpu.fetch(self.contender, self.bound), want)
+        got = gpu.fetch(self.contender, self.bound)
+        return self.meter.inputs.judged(self.plan, self.job, got, doubt)
 
     def seconds(self, budget: float) -> Sequence[float]:
         """The L2 cache is flushed before every launch."""
@@ -183,12 +191,13 @@ class EmulatorTrial:
         plan, result, start = self.compiled.plans[0], self.bound.copy(), time.perf_counter()
         self._run(result)
         self.taken = time.perf_counter() - start
-        found = guess(plan, self.bound)
+        found, doubt = guess(plan, self.bound), None
         if found is not None:
             read = {n: a.astype(np.float64) for n, a in result.arrays.items()}.__getitem__
-            if not settle(np, found[0], read, found[1]).fault:
+            doubt = settle(np, found[0], read, found[1]).fault
+            if not doubt:
                 return ""
-        return compared(plan, self.bound, result.arrays, self.meter.inputs.want(plan, self.job))
+        return self.meter.inputs.judged(plan, self.job, result.arrays, doubt)
 
     def _run(self, result: Bound) -> None:
         from tilec.emulator import Mode, build

@@ -22,6 +22,9 @@ from typing import IO, Any
 from tilec.runtime.tune.job import Answer, Job, run
 
 _LENGTH = struct.Struct("<q")
+_START_S = 120.0
+"""How long a process may take to begin, which no candidate is blamed for."""
+_READY = Answer("fine", "ready")
 
 
 def send(out: IO[bytes], value: object) -> None:
@@ -51,6 +54,7 @@ class Worker:
         self._errors: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._ready = False
 
     def ask(self, job: Job, timeout: float) -> Answer:
         """The answer, or `crashed` or `hangs` where there is none within `timeout` seconds."""
@@ -58,7 +62,9 @@ class Worker:
         assert process.stdin is not None
         try:
             send(process.stdin, job)
-            answer = self._answers.get(timeout=timeout)
+            if not self._ready:
+                self._ready = self._answers.get(timeout=_START_S) == _READY
+            answer = self._answers.get(timeout=timeout) if self._ready else None
         except queue.Empty:
             self.close()
             return Answer("hangs", f"no answer within {timeout:g} s")
@@ -89,7 +95,7 @@ class Worker:
         self._errors = errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._process = process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=self._env)
         answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
-        self._answers = answers
+        self._answers, self._ready = answers, False
         threading.Thread(target=_listen, args=(process, answers), daemon=True).start()
         return process
 
@@ -130,6 +136,9 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     meters: dict[str, Any] = {}
+    import tilec.runtime.tune.meter  # noqa: F401 - what every job needs, before the first one's time begins to run
+
+    send(out, _READY)
     while True:
         try:
             job = receive(source)
