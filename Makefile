@@ -20,12 +20,13 @@ samples: .venv/.demo        ## compile every sample
 startup: .venv/.dev         ## how long tilec takes from the start of the process
 	$(BIN)/python benchmarks/startup.py
 
-gpu-check: .venv/.demo      ## on a machine with a GPU and CuPy: the bundle, both sample projects, Python functions
+gpu-check: .venv/.demo      ## on a machine with a GPU and CuPy: the bundle, both sample projects, launchers, Python functions
 	$(BIN)/python benchmarks/make_bundle.py build/bundle
 	$(PYTHON) build/bundle/check.py
 	$(MAKE) -C samples/cpp_project TILEC=$(CURDIR)/$(BIN)/tilec run
 	cmake -S samples/cmake_project -B build/cmake_project -DTILEC_EXECUTABLE=$(CURDIR)/$(BIN)/tilec
 	cmake --build build/cmake_project && build/cmake_project/program && build/cmake_project/wide
+	$(MAKE) -C benchmarks/launchers TILEC=$(CURDIR)/$(BIN)/tilec run
 	$(BIN)/python benchmarks/python_callable.py --write build/callables
 	$(PYTHON) benchmarks/python_callable.py --from build/callables
 

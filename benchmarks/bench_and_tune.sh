@@ -33,6 +33,7 @@ step gemm_sm80 0 bench $gemm -q -k matmul_nk "${size[@]}"
 step gemm_rotate 0 bench $gemm -q -k matmul_kn "${size[@]}" --arch sm_90a --mode rotate
 step gemm_torch 0 bench $gemm -q -k matmul_nk "${size[@]}" --against cublas --against torch --against 'torch:A @ B.T'
 step gemm_wrong_peer 1 bench $gemm -q -k matmul_nk "${size[@]}" --against 'torch:A @ B'
+step others 0 bench $gemm -q -k matmul_kn "${size[@]}" --against samples/gemm_eager_jit.py --against cublas --seconds 1
 step sweep 0 bench $gemm -q -k matmul_nk --arch sm_90a --sweep M,N,K=1024:8192:*2 --seconds 1 --svg "$out/sweep.svg" --plot
 step sweep_csv 0 bench $gemm -q -k matmul_nk --sweep M=512:2048:*2 -D N=4096 -D K=4096 --seconds 0.5 --csv
 step batched 0 bench samples/products/gemm_batched.py -q -D B=16 -D M=1024 -D N=1024 -D K=1024
@@ -46,6 +47,10 @@ step tune_sm80 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --table "
 step tune_sm90a 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_90a --table "$out/sm90a.json" -o "$out/sm90a.cu"
 step tune_resumed 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_90a --table "$out/sm90a.json" -o "$out/sm90a.cu"
 step tuned 0 bench $gemm -q -k matmul_nk "${size[@]}" --arch sm_90a -D "@$out/sm90a.json" --against cublas --against "$out/sm80.cu"
+fates=(benchmarks/kernels/hostile.py -q -D M=512 -D N=512 -D K=512 --space fate=fine,wrong,crash,hang,illegal block_M=64,128 --timeout 20)
+step hostile 0 tune "${fates[@]}" --table "$out/hostile.json" -o "$out/hostile.cu"
+step hostile_resumed 0 tune "${fates[@]}" --table "$out/hostile.json" -o "$out/hostile.cu"
+step doctor 0 doctor
 echo
 printf '%s' "$summary"
 exit $failed

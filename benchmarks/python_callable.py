@@ -79,8 +79,27 @@ def slow(X: T.Tensor((1024,), "float32"), Y: T.Tensor((1024,), "float32")):
 """
 
 
+SCALARS = """import tilelang.language as T
+
+@T.prim_func
+def scalars(Y: T.Tensor((16,), "float64"), W: T.Tensor((4,), "int64"), a: T.float64, b: T.float32, c: T.float16, d: T.int8, e: T.uint16,
+            f: T.int32, g: T.uint32, h: T.int64, flag: T.bool):
+    with T.Kernel(1, threads=32) as bx:
+        if T.get_thread_binding() == 0:
+            Y[0] = a
+            Y[1] = T.cast(b, "float64")
+            Y[2] = T.cast(c, "float64")
+            W[0] = h
+            W[1] = T.cast(g, "int64") + T.cast(f, "int64")
+            W[2] = T.cast(d, "int64") * 65536 + T.cast(e, "int64")
+            W[3] = T.if_then_else(flag, T.int64(1), T.int64(0))
+"""
+
+
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemm": (GEMM, {}), "gemm_bf16": (GEMM, {"dtype": "bfloat16"}), "scale": (SCALE, {}), "slow": (SLOW, {}),
+    "scalars": (SCALARS, {}), "split_sum": ((ROOT / "benchmarks/launchers/split_sum.py").read_text(), {}),
+    "gemm_sm90a": (GEMM, {"arch": "sm_90a"}),
 }  # fmt: skip
 
 
@@ -234,6 +253,94 @@ def _threads(folder: Path, cp: Any) -> bool:
     return not wrong
 
 
+def _scalars(folder: Path, cp: Any) -> bool:
+    """Every number arrives as it was given, rounded once where the type is narrower; what does not fit is refused."""
+    scalars = build(folder, "scalars")
+    y, w = cp.zeros(16, cp.float64), cp.zeros(4, cp.int64)
+    scalars(y, w, 0.1, 2**60 + 2**36 + 1, np.float64(1) / 3, -128, 65535, -(2**31), 2**32 - 1, 2**63 - 1, True)
+    want = [0.1, float(2**60 + 2**37), float(np.float16(1 / 3)), 2**63 - 1, 2**31 - 1, -128 * 65536 + 65535, 1]
+    got = [*cp.asnumpy(y)[:3].tolist(), *cp.asnumpy(w).tolist()]
+    for changed in ({"d": 128}, {"e": -1}, {"f": 1.5}, {"c": 1e6}, {"h": 2**63}, {"g": "7"}):
+        values: dict[str, Any] = {"a": 0.0, "b": 0.0, "c": 0.0, "d": 0, "e": 0, "f": 0, "g": 0, "h": 0, "flag": False}
+        try:
+            scalars(y, w, **{**values, **changed})
+        except ValueError as fault:
+            if f"`{next(iter(changed))}`" in str(fault):
+                continue
+        return False
+    return got == want
+
+
+def _scratch(folder: Path, cp: Any) -> bool:
+    """Two launches with scratch memory between them, which the call makes; then into an output of the caller's on a stream of hers."""
+    sums = build(folder, "split_sum", ["C"])
+    a = cp.random.standard_normal((300, 777), cp.float32)
+    stream, c = cp.cuda.Stream(non_blocking=True), cp.full(300, cp.nan, cp.float32)
+    cp.cuda.Device().synchronize()
+    sums(a, C=c, stream=stream)
+    stream.synchronize()
+    want = cp.asnumpy(a).astype(np.float64).sum(1)
+    return close(cp.asnumpy(sums(a)), want) and close(cp.asnumpy(c), want)
+
+
+def _tensor_maps(folder: Path, cp: Any) -> bool:
+    """A kernel for Hopper, whose arguments include maps of the tensors, at several addresses and sizes."""
+    if cp.cuda.Device().compute_capability != "90":
+        return True
+    gemm = build(folder, "gemm_sm90a")
+    ok = True
+    for m, n, k in ((256, 384, 128), (136, 264, 512), (130, 72, 40), (256, 384, 128)):
+        a, b = _operands(m, n, k)
+        ok &= close(cp.asnumpy(gemm(cp.asarray(a), cp.asarray(b))), a.astype(np.float64) @ b.astype(np.float64))
+    return ok
+
+
+def _refusals(folder: Path, cp: Any) -> bool:
+    """Arguments that do not fit are refused by name, and the next call works."""
+    gemm, scale = build(folder, "gemm"), build(folder, "scale")
+    a, b = cp.zeros((64, 32), cp.float16), cp.zeros((32, 64), cp.float16)
+    x = cp.zeros(65, cp.float32)
+    odd = cp.ndarray(64, cp.float32, cp.cuda.MemoryPointer(x.data.mem, 2))
+    tried: list[tuple[Callable[[], Any], str]] = [
+        (lambda: gemm(a, b.astype(cp.float32)), "`B`"), (lambda: gemm(a[:, ::2], b), "`A`"), (lambda: gemm(a.T, b), "`A`"),
+        (lambda: gemm(a[0], b), "`A`"), (lambda: gemm(a, cp.asnumpy(b)), "`B`"), (lambda: gemm(a, b, C=cp.zeros(4, cp.float32)), "`C`"),
+        (lambda: scale(odd, x[:64], 1.0), "`X`"), (lambda: gemm(a), "`B`"), (lambda: gemm(a, b, D=1), "`D`"), (lambda: gemm(a, 3), "`B`"),
+    ]  # fmt: skip
+    ok = True
+    for call, name in tried:
+        try:
+            call()
+            said = "nothing"
+        except ValueError as fault:
+            said = str(fault)
+        if name not in said:
+            print(f"       {name}: {said}")
+            ok = False
+    return ok and bool((gemm(a, b) == 0).all())
+
+
+def _devices(folder: Path, cp: Any) -> bool:
+    """One function on every GPU, whichever is current; arrays of two GPUs in one call are refused."""
+    scale = build(folder, "scale")
+    count = cp.cuda.runtime.getDeviceCount()
+    ok, arrays = True, []
+    for i in range(count):
+        with cp.cuda.Device(i):
+            arrays.append((cp.ones(1000, cp.float32), cp.zeros(1000, cp.float32)))
+    for turn in range(3):
+        for i, (x, y) in enumerate(arrays):
+            scale(x, y, float(10 * turn + i))
+            cp.cuda.Device(i).synchronize()
+            ok &= bool((cp.asnumpy(y) == 10 * turn + i).all())
+    if count > 1:
+        try:
+            scale(arrays[0][0], arrays[1][1], 1.0)
+            ok = False
+        except ValueError as fault:
+            ok &= "`Y`" in str(fault) or "`X`" in str(fault)
+    return ok
+
+
 def _dropped(folder: Path, cp: Any) -> bool:
     x, y = cp.zeros(1024, cp.float32), cp.full(1024, cp.nan, cp.float32)
     start = time.perf_counter()
@@ -288,7 +395,9 @@ def _torch_graph(folder: Path, torch: Any) -> bool:
 
 _CUPY_STEPS: dict[str, Callable[[Path, Any], bool]] = {
     "CuPy arrays, outputs made": _cupy_gemm, "DLPack and the array interface": _cupy_protocols, "subnormal numbers are kept": _subnormals,
-    "streams and graphs of CuPy": _cupy_streams, "eight threads": _threads, "a function dropped while its kernel runs": _dropped,
+    "streams and graphs of CuPy": _cupy_streams, "eight threads": _threads, "scalars of every type": _scalars,
+    "scratch memory, two launches": _scratch, "tensor maps": _tensor_maps, "CuPy arrays that do not fit": _refusals, "every GPU": _devices,
+    "a function dropped while its kernel runs": _dropped,
 }  # fmt: skip
 _TORCH_STEPS: dict[str, Callable[[Path, Any], bool]] = {
     "torch tensors, outputs made": _torch_gemm, "torch tensors that do not fit": _torch_refusals, "graphs of torch": _torch_graph,

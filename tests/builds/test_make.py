@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -129,3 +130,13 @@ def test_the_sample_project(tools: Tools, tmp_path: Path) -> None:
     files = [str(Path(o).with_suffix(".cu")) for o in objects]
     run(tmp_path, "nvcc", "-std=c++17", "-arch=sm_80", "-rdc=true", "-Ibuild", "-o", "apart", *files, "build/main.o", "build/norms.o")
     assert os.access(tmp_path / "apart", os.X_OK)
+
+
+@needs_nvcc
+def test_the_program_that_tries_launchers(tools: Tools, tmp_path: Path) -> None:
+    """For Hopper, whose launchers make tensor maps, and linked: several files, a function of two launches with scratch memory."""
+    folder = ROOT / "benchmarks" / "launchers"
+    run(folder, "make", "-j2", f"TILEC={tools.command}", "ARCH=sm_90a", f"OUT={tmp_path}/")
+    assert "split_sum_workspace" in (tmp_path / "split_sum.h").read_text() and "TensorMap" in (tmp_path / "gemm.cu").read_text()
+    done = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "CUDA driver" in done.stderr or "no CUDA" in done.stderr, done
