@@ -1,48 +1,33 @@
-"""A long run: `python -m tests.fuzz N SEED [FIRST]` checks N programs, shrinks what fails and sums up."""
+"""A long run: `python -m tests.fuzz RUNS SEED [FOLDER]` checks the programs of many seeds and shrinks what fails.
+
+Each of the RUNS seeds gives some hundred programs. FOLDER holds one line of JSON for each seed that is done, so that the run
+goes on where it was left, and the hashes of the programs that were checked, so that none counts twice;
+`python -m tests.fuzz --summary FOLDER...` adds several folders up.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
-import time
-import traceback
-from collections import Counter
+from pathlib import Path
 
-from tests.fuzz.checking import REFUSED, check, program, replay
-from tests.fuzz.choices import shrink
+from tests.fuzz.recording import Record, summary
 
 
-def main(count: int, seed: int, first: int = 0, shrink_s: float = 60) -> int:
-    """Prints every finding with its smallest program; the number of programs that failed."""
-    tally: Counter[str] = Counter()
-    began = time.monotonic()
-    for number in range(first, first + count):
-        try:
-            p = program(seed, number)
-        except Exception:
-            print(f"# the generator fails at {seed}/{number}:\n{traceback.format_exc()}", flush=True)
-            tally["generator"] += 1
-            continue
-        found = check(p, number, races=number % 3 == 0, nvrtc=number % 8 == 0)
-        tally[found.kind if found else "agree"] += 1
-        if number % 50 == 49:
-            print(f"# up to {seed}/{number}: {dict(tally)}", flush=True)
-        if found is None:
-            continue
-        print(f"\n===== {seed}/{number} {found.kind}: {found.detail}", flush=True)
-        if found.kind == REFUSED:
-            continue
-        record, _detail = p.choices.taken, found.detail[:50] if found.kind == "internal" else ""
-
-        def fails(candidate: list[int], kind: str = found.kind, number: int = number) -> bool:
-            again = check(replay(candidate), number, races=kind == "race", nvrtc=kind == "nvrtc")
-            return again is not None and again.kind == kind
-
-        small = replay(shrink(record, fails, shrink_s))
-        print(f"--- smallest ({small.arch}), {check(small, number, races=True)}\n{small.text()}", flush=True)
-    print(f"{count} programs of seed {seed} in {time.monotonic() - began:.0f} s: {dict(tally)}", flush=True)
-    return sum(n for kind, n in tally.items() if kind not in ("agree", REFUSED))
+def main(arguments: list[str]) -> int:
+    """Runs or sums up; 1 if a program failed."""
+    if arguments[:1] == ["--summary"]:
+        print(summary([Path(name) for name in arguments[1:]]))
+        return 0
+    runs, seed = (int(text) for text in (arguments + ["4", "0"][len(arguments) :])[:2])
+    record = Record(Path(arguments[2]) if len(arguments) > 2 else None)
+    gc.freeze()
+    gc.set_threshold(50_000)  # many small objects, few of them garbage in cycles
+    for number in range(seed, seed + runs):
+        record.check_seed(number)
+    print(record.told())
+    return int(record.failed)
 
 
 if __name__ == "__main__":
-    arguments = [int(a) for a in sys.argv[1:]]
-    sys.exit(main(*(arguments or [100])[:1], *(arguments[1:] or [0])) > 0)
+    sys.exit(main(sys.argv[1:]))

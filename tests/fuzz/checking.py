@@ -1,43 +1,53 @@
-"""One program through everything: compiled, run on the reference and on the emulator in several modes, compared.
+"""Programs through everything: compiled, run on the reference and on the emulator in several modes, compared.
 
-    check(text, arch, program, seed) -> None, or what is wrong
+    check(program) -> None, or what is wrong;  check_all(programs) -> the same of many, several of them in one file
 """
 
 from __future__ import annotations
 
-import random
 import traceback
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.compiling import compile_text, run_reference
-from tests.fuzz.choices import Choices
-from tests.fuzz.program import Program
-from tests.fuzz.statements import generate
+from tests.compiling import compile_text
+from tests.fuzz.program import HEADER, Program
 from tests.fuzz.values import Tile
 from tests.toolchain import nvrtc_compile
 from tilec import emulator
 from tilec.diagnostics import CompileError
+from tilec.driver import Compiled
+from tilec.reference import run as run_meaning
 from tilec.reference.values import Array
 
 TOLERANCE = 32
+BATCH = 8
 REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What went wrong with a program; `kind` is refused, internal, reference, a status of the emulator, or differs."""
+    """What went wrong with a program; `kind` is refused, internal, reference, nvrtc, build, a status of the emulator, differs, or
+    batch for programs that only fail together."""
 
     kind: str
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How programs are checked: with a look for races, through NVRTC too, built with optimisation as for users."""
+
+    races: bool = False
+    nvrtc: bool = False
+    optimised: bool = False
+
+
 def modes(seed: int, races: bool) -> list[emulator.Mode]:
     """The ways to run the generated code."""
-    found = [emulator.Mode("lazy", "apart", seed), emulator.Mode("eager", "real", seed + 1)]
-    return [*found, emulator.Mode("random", "real", seed + 2, races=True)] if races else found
+    return [emulator.Mode("lazy", "apart", seed, races=races), emulator.Mode("eager", "real", seed + 1, races=races)]
 
 
 def difference(tile: Tile, got: Array, want: Array) -> str:
@@ -59,47 +69,75 @@ def difference(tile: Tile, got: Array, want: Array) -> str:
     return f"{tile.name}{list(at)} is {a[at]}, not {b[at]} ({len(wrong)} of {equal.size} elements differ, noise {tile.noise})"
 
 
-def check(p: Program, seed: int, races: bool, nvrtc: bool = False) -> Finding | None:
-    """Runs a program everywhere; what is wrong with it, if anything. `races` and `nvrtc` ask for these checks too."""
-    rng = np.random.default_rng(seed)
+def check(p: Program, depth: Depth = Depth()) -> Finding | None:
+    """What is wrong with a program, if anything."""
+    return _check_file([p], depth)[0]
+
+
+def check_all(programs: Sequence[Program], depth: Depth = Depth()) -> list[Finding | None]:
+    """What is wrong with each program. They are compiled and built several in a file, and alone if anything is wrong with it."""
+    found: dict[int, Finding | None] = {}
+    for arch in sorted({p.arch for p in programs}):
+        numbers = [i for i, p in enumerate(programs) if p.arch == arch]
+        for at in range(0, len(numbers), BATCH):
+            part = numbers[at : at + BATCH]
+            together = _check_file([programs[i] for i in part], depth)
+            alone = [check(programs[i], depth) if t else None for i, t in zip(part, together, strict=True)]
+            for i, t, a in zip(part, together, alone, strict=True):
+                found[i] = a or (Finding("batch", f"{t.kind}: {t.detail}") if t and not any(alone) else None)
+    return [found[i] for i in range(len(programs))]
+
+
+def file_text(programs: Sequence[Program]) -> str:
+    """One source file with all the kernels."""
+    return HEADER + "".join(p.kernel_text(f"kernel_{i}") for i, p in enumerate(programs))
+
+
+def _check_file(programs: Sequence[Program], depth: Depth) -> list[Finding | None]:
+    """The findings of programs in one file; what keeps the file from running is told as one of each, kind batch if they are many."""
+
+    def all_fail(kind: str, detail: str) -> list[Finding | None]:
+        return [Finding(kind if len(programs) == 1 else "batch", detail)] * len(programs)
+
     try:
-        compiled = compile_text(p.text(), arch=p.arch)
+        compiled = compile_text(file_text(programs), arch=programs[0].arch)
     except CompileError as error:
         shown = "; ".join(f"{d.code} {d.message} at line {d.span.line}" for d in error.diagnostics)
-        return Finding("internal" if "TL09" in shown else REFUSED, shown)
+        return all_fail("internal" if "TL09" in shown else REFUSED, shown)
     except Exception:
-        return Finding("internal", traceback.format_exc(limit=-6))
-    if nvrtc:
-        try:
-            nvrtc_compile(compiled.cu, p.arch, "-w")
-        except AssertionError as error:
-            return Finding("nvrtc", str(error)[:2000])
-    values = {**{t.tile.name: t.array(rng) for t in p.tensors}, **{n: value for n, (_, value) in p.arguments.items()}}
+        return all_fail("internal", traceback.format_exc(limit=-6))
     try:
-        want = run_reference(compiled, values)
-    except Exception:
-        return Finding("reference", traceback.format_exc(limit=-6))
-    outputs = [t.tile for t in p.tensors if t.contents == "poison"]
+        if depth.nvrtc:
+            nvrtc_compile(compiled.cu, programs[0].arch, "-w")
+    except AssertionError as error:
+        return all_fail("nvrtc", str(error)[:2000])
     try:
         built = emulator.build(compiled.cu)
-        for mode in modes(seed, races):
-            got = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-            outcome = built.run(f"{compiled.plans[0].symbol}_launch", got, mode, 60)
-            if not outcome.ok:
-                return Finding(outcome.status, f"{mode}: {outcome.message}")
-            for tile in outputs:
-                if wrong := difference(tile, got[tile.name], want[tile.name]):
-                    return Finding("differs", f"{mode}: {wrong}")
+        if not depth.optimised:
+            built = replace(built, runtime=replace(built.runtime, flags=tuple("-O0" if f == "-O1" else f for f in built.runtime.flags)))
+        return [_check_run(p, compiled, built, i, depth.races) for i, p in enumerate(programs)]
     except emulator.BuildError as error:
-        return Finding("build", str(error)[:2000])
+        return all_fail("build", str(error)[:2000])
+
+
+def _check_run(p: Program, compiled: Compiled, built: emulator.Program, number: int, races: bool) -> Finding | None:
+    """Compares the runs of the file's kernel of that number; its inputs follow from the program's text."""
+    seed = zlib.crc32(p.text().encode())
+    rng = np.random.default_rng(seed)
+    kernel, plan = compiled.module.kernels[number], compiled.plans[number]
+    arrays = {t.tile.name: t.array(rng) for t in p.tensors}
+    scalars = {n: value for n, (_, value) in p.arguments.items()}
+    want = {k: v.copy() for k, v in arrays.items()}
+    try:
+        run_meaning(kernel, want, scalars)
+    except Exception:
+        return Finding("reference", traceback.format_exc(limit=-6))
+    for mode in modes(seed, races):
+        got = {k: v.copy() for k, v in arrays.items()}
+        outcome = built.run(f"{plan.symbol}_launch", {**got, **scalars}, mode, 60)
+        if not outcome.ok:
+            return Finding(outcome.status, f"{mode}: {outcome.message}")
+        for t in p.tensors:
+            if t.is_output and (wrong := difference(t.tile, got[t.tile.name], want[t.tile.name])):
+                return Finding("differs", f"{mode}: {wrong}")
     return None
-
-
-def program(seed: int, number: int, most: int = 12) -> Program:
-    """The `number`-th program of a seed."""
-    return generate(Choices(random.Random(f"{seed}/{number}")), most)
-
-
-def replay(record: Sequence[int], most: int = 12) -> Program:
-    """The program of a record of decisions."""
-    return generate(Choices.replay(record), most)

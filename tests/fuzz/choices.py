@@ -1,40 +1,47 @@
-"""The random decisions of a program, recorded so that they can be replayed and made simpler.
+"""The random decisions of a program, drawn from hypothesis, which replays and simplifies them.
 
-    Choices(random.Random(3)).pick("abc"); Choices.replay([2]).pick("abc") -> "c"; past the end every decision is the simplest
+    @st.composite
+    def letters(draw): return Choices(draw).pick("abc")
 
-A decision is a number below some n; 0 stands for the simplest alternative, so a shorter or smaller record makes a simpler program.
+A decision is a number below some n; 0 stands for the simplest alternative. What is repeated or nested is drawn as a group, so
+that shrinking can leave out a statement whole, or put a part of an expression in the place of the whole.
 """
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
+
+from hypothesis import strategies as st
 
 T = TypeVar("T")
 
 
+@st.composite
+def _statement(draw: st.DrawFn, act: Callable[[], T]) -> T:
+    """The decisions of one statement."""
+    draw(st.just(None))  # hypothesis wants one draw of its own here
+    return act()
+
+
+@st.composite
+def _expression(draw: st.DrawFn, act: Callable[[], T]) -> T:
+    """The decisions of one expression."""
+    draw(st.just(None))  # hypothesis wants one draw of its own here
+    return act()
+
+
 @dataclass(slots=True)
 class Choices:
-    """Decisions from a random source, or from a record; `taken` is the record of this run."""
+    """Decisions that `draw` makes."""
 
-    rng: random.Random | None = None
-    given: Sequence[int] = ()
-    taken: list[int] = field(default_factory=list)
-
-    @classmethod
-    def replay(cls, given: Sequence[int]) -> Choices:
-        """The decisions of a record; 0 after its end."""
-        return cls(None, given)
+    draw: st.DrawFn
 
     def below(self, n: int) -> int:
         """A number from 0 to n - 1."""
-        at = len(self.taken)
-        value = self.rng.randrange(n) if self.rng is not None else self.given[at] % n if at < len(self.given) else 0
-        self.taken.append(value)
-        return value
+        return self.draw(st.integers(0, n - 1)) if n > 1 else 0
 
     def between(self, low: int, high: int) -> int:
         """A number from low to high, both included."""
@@ -62,24 +69,19 @@ class Choices:
         rest = list(items)
         return [rest.pop(self.below(len(rest))) for _ in items]
 
+    def expression(self, act: Callable[[], T]) -> T:
+        """What `act` makes, its decisions in a group."""
+        return self.draw(_expression(act))
 
-def shrink(record: Sequence[int], fails: Callable[[Sequence[int]], bool], seconds: float = 60) -> list[int]:
-    """A simpler record that still fails: spans are left out, then decisions lowered, until the time is over."""
-    best, end = list(record), time.monotonic() + seconds
-    size = max(1, len(best) // 2)
-    while size and time.monotonic() < end:
-        at, shorter = 0, False
-        while at < len(best) and time.monotonic() < end:
-            candidate = best[:at] + best[at + size :]
-            if fails(candidate):
-                best, shorter = candidate, True
-            else:
-                at += size
-        if not shorter or size > 1:
-            size //= 2
-    for at in range(len(best)):
-        for value in (0, best[at] // 2):
-            if value < best[at] and time.monotonic() < end and fails([*best[:at], value, *best[at + 1 :]]):
-                best[at] = value
-                break
-    return best
+    def repeat(self, least: int, most: int, percent: int, act: Callable[[], object]) -> None:
+        """Does `act` from `least` to `most` times, each time with this chance to go on, each time in a group."""
+
+        def again(count: int) -> bool:
+            if count >= least and not self.chance(percent):
+                return False
+            act()
+            return True
+
+        for count in range(most):
+            if not self.draw(_statement(partial(again, count))):
+                return

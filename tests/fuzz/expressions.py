@@ -95,6 +95,9 @@ class Expressions:
 
     def value(self, d: DType, context: Context, depth: int, exact: bool = True) -> Value:
         """An expression of that type; with `exact`, one on whose bits both runs agree."""
+        return self.choices.expression(lambda: self._value(d, context, depth, exact))
+
+    def _value(self, d: DType, context: Context, depth: int, exact: bool) -> Value:
         c = self.choices
         if depth <= 0 or c.chance(15):
             return self.leaf(d, context, 1, exact)

@@ -83,7 +83,7 @@ def view(p: Program) -> None:
 def private_copies(p: Program) -> None:
     """Each thread moves a few elements of a tensor through a private array into its own part of a shared tile."""
     c = p.choices
-    inputs = [t.tile for t in p.tensors if t.contents != "poison" and len(t.tile.shape) == 1]
+    inputs = [t.tile for t in p.tensors if t.is_input and len(t.tile.shape) == 1]
     source = c.pick(inputs) if inputs else p.tensor(dtype(c.pick(("float32", "float16", "int8", "int32"))), (c.pick((229, 64, 500)),))
     per = c.pick((4, 1, 2, 8, 3))
     target = p.alloc(source.dtype, (p.threads * per,), "shared")

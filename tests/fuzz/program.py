@@ -20,6 +20,7 @@ from tilec.reference.values import Array, cast, np_dtype, poison
 
 EXTENTS = (16, 1, 2, 3, 7, 8, 32, 33, 48, 64, 96, 128, 229)
 MOST_ELEMENTS = 4096
+HEADER = "import tilelang.language as T\n\n"
 TYPES = (*FLOATS[:3], *INTS[:2], *FLOATS[3:], *INTS[2:], "bool", *FP8)
 
 
@@ -30,6 +31,16 @@ class Tensor:
     tile: Tile
     written: str
     contents: str
+
+    @property
+    def is_input(self) -> bool:
+        """Whether its elements may be read."""
+        return self.contents in ("small", "quarters", "wild")
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the kernel writes it."""
+        return not self.is_input
 
     def array(self, rng: np.random.Generator) -> Array:
         """Fresh contents."""
@@ -61,6 +72,7 @@ class Program:
     lines: list[str] = field(default_factory=list)
     level: int = 0
     names: int = 0
+    grid_text: tuple[str, ...] = ()
 
     @classmethod
     def start(cls, c: Choices) -> Program:
@@ -122,7 +134,7 @@ class Program:
     @property
     def expressions(self) -> Expressions:
         """The maker of expressions over all that can be read here."""
-        inputs = [t.tile for t in self.tensors if t.contents != "poison"]
+        inputs = [t.tile for t in self.tensors if t.is_input]
         return Expressions(self.choices, [*(t for t in self.tiles if t.ready and t.scope != "local"), *inputs], self.scalars)
 
     def context(self, *more: tuple[str, int]) -> Context:
@@ -223,7 +235,7 @@ class Program:
     def copy_in(self, target: Tile | None = None, source: Tile | None = None) -> None:
         """A tile of a tensor, with tails, into a whole tile; dimensions of the tensor left over are indexed."""
         c = self.choices
-        sources = [t.tile for t in self.tensors if t.contents != "poison"]
+        sources = [t.tile for t in self.tensors if t.is_input]
         if target is None:
             target = self.target()
         source = source or c.pick([s for s in sources if len(s.shape) >= len(target.shape)] or sources)
@@ -388,14 +400,18 @@ class Program:
         self.line(f"for {', '.join(names)} in T.Parallel({', '.join(map(str, tile.shape))}):")
         self.line(f"    {out.name}[{', '.join((*lead, *shifted))}] = {tile.name}[{', '.join(names)}]")
 
-    def text(self) -> str:
-        """The source of the kernel."""
+    def kernel_text(self, name: str) -> str:
+        """The kernel's function under this name, and the run-time extents before it."""
         scalars = "".join(f", {n}: T.{kind}" for n, (kind, _) in self.arguments.items())
         params = ", ".join(f"{t.tile.name}: T.Tensor({t.written}, '{t.tile.dtype}')" for t in self.tensors) + scalars
-        grid, names = ", ".join(map(str, self.grid)), ", ".join(v for v, _ in self.blocks)
+        grid, names = ", ".join(map(str, self.grid_text or self.grid)), ", ".join(v for v, _ in self.blocks)
         names = f"({names})" if len(self.blocks) > 1 else names
         lines = [
-            "import tilelang.language as T", "", *self.head, "", "@T.prim_func", f"def kernel({params}):",
+            *self.head, "", "", "@T.prim_func", f"def {name}({params}):",
             f"    with T.Kernel({grid}, threads={self.threads}) as {names}:", *self.lines,
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
+
+    def text(self) -> str:
+        """The source of a file with the kernel alone."""
+        return HEADER + self.kernel_text("kernel")

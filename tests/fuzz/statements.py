@@ -30,13 +30,10 @@ def generate(c: Choices, most: int = 12) -> Program:
         p.tensors, p.head, p.arguments = [], [], {}
         (products.matmul if form == "matmul" else products.attention)(p)
         return p
-    count = 0
-    while count < most and (count < 2 or c.chance(85)):
-        statement(p, 2)
-        count += 1
+    c.repeat(1, most, 88, lambda: statement(p, 2))
     for tile in [t for t in p.tiles if t.ready and t.scope in ("shared", "fragment")]:
         p.dump(tile)
-    if not any(t.contents == "poison" for t in p.tensors):
+    if not any(t.is_output for t in p.tensors):
         p.fill()
         p.dump(p.tiles[-1])
     return p
@@ -348,8 +345,7 @@ def mutables(p: Program) -> list[Tile]:
 
 def several(p: Program, depth: int, most: int = 3) -> None:
     """A few statements."""
-    for _ in range(p.choices.between(1, most)):
-        statement(p, depth)
+    p.choices.repeat(1, most, 60, lambda: statement(p, depth))
 
 
 def ensure(p: Program) -> None:
