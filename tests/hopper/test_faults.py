@@ -15,7 +15,7 @@ MODES = [
     emulator.Mode("eager", "apart", 5), emulator.Mode("random", "apart", 6),
 ]  # fmt: skip
 KERNEL = Gemm(bn=128)
-SIZE = (700, 264, 840)
+SIZE = (700, 320, 832)
 
 FAULTS = {
     "too few bytes announced": ("mbarrier_expect(full + stage, 32768)", "mbarrier_expect(full + stage, 32752)"),

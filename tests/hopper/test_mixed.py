@@ -27,15 +27,15 @@ def mixed() -> Compiled:
 def test_the_manifest_says_which_body_is_for_which_machine() -> None:
     (launch,) = parse(mixed().cu)["kernels"][0]["launches"]
     assert [(v["symbol"], v["arch"], bool(v["tensor_maps"])) for v in launch["variants"]] == [
-        ("gemm__sm90a", "sm_90a", True), ("gemm", "sm_80", False), ("gemm__general", "sm_80", False)
+        ("gemm__sm90a", "sm_90a", True), ("gemm__sm90a__pairs", "sm_90a", True), ("gemm", "sm_80", False), ("gemm__general", "sm_80", False)
     ]  # fmt: skip
 
 
 @needs_gxx
-@pytest.mark.parametrize("size", [(200, 136, 72), (200, 135, 71), (300, 264, 200)], ids=str)
+@pytest.mark.parametrize("size", [(200, 128, 64), (200, 136, 72), (200, 135, 71), (300, 264, 200)], ids=str)
 def test_every_body_is_right(size: tuple[int, int, int]) -> None:
     text = mixed().cu
-    assert text.count("runs_here &&") == 1
+    assert text.count("runs_here &&") == 2
     for cu in (text, text.replace("runs_here &&", "!runs_here &&")):
         outcome, error = run(cu, MIXED, size, emulator.Mode("lazy", "apart", 1))
         assert outcome.ok, outcome

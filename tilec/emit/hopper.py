@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
+from tilec.analysis.proofs import prove
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
 from tilec.emit.memory import Spelling
 from tilec.emit.names import LAUNCHER_NAMES, Names
 from tilec.emit.render import render
 from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, INT64, DType
-from tilec.ir.expr import Binary, Call, Const, Expr
+from tilec.ir.expr import Binary, Call, Compare, Const, Expr
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast
 from tilec.plan.hopper_plan import Operand, TensorMap
@@ -25,7 +26,7 @@ from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
     "full empty warp_group tiles tiles_x tiles_y tile stage phase steps step previous lag a b a_tiles b_tiles part column staged row r j s "
-    "in_layer multiprocessors".split()
+    "in_layer multiprocessors rank pairs_x pairs_y".split()
 )
 """C names that the text declares for itself."""
 
@@ -85,6 +86,9 @@ class _Numbers:
     b_descriptor: str
     a_step: int
     b_step: int
+    pair: bool
+    first_tile: str
+    next_tile: str
 
 
 @record
@@ -105,6 +109,8 @@ class KernelWriter:
             spell.need(entry)
         spell.need(s.gemm.instruction)
         facts = variant.facts
+        for entry in _PAIR_ENTRIES if s.schedule.pair is not None else ():
+            spell.need(entry)
         stores = [x for x in walk_plan(s.epilogue) if isinstance(x, BulkStore)]
         if stores:
             spell.need("bulk_wait_read")
@@ -126,7 +132,7 @@ class KernelWriter:
         places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if _mentions(epilogue, w))
         return render(
             "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=bool(stores), arch=variant.arch, **pieces,
+            stores=bool(stores), arch=variant.arch, guard=self.guard(s, facts), **pieces,
         )  # fmt: skip
 
     def numbers(self, s: WarpSpecialized, facts: Facts) -> _Numbers:
@@ -148,7 +154,8 @@ class KernelWriter:
         return _Numbers(
             c.threads, 128 * c.consumers, c.consumers, c.stages, c.barriers, c.give, c.take, c.lag, s.gemm.m // c.consumers,
             s.a.bytes + s.b.bytes, var, start, stop, f"++{var}" if s.step == 1 else f"{var} += {s.step}", spell.expr(trips, facts),
-            tile(s.a), tile(s.b), descriptor(s.a), descriptor(s.b), s.a.bytes >> 4, s.b.bytes >> 4,
+            tile(s.a), tile(s.b), descriptor(s.a), descriptor(s.b), s.a.bytes >> 4, s.b.bytes >> 4, c.pair is not None,
+            "blockIdx.x" if c.pair is None else "blockIdx.x / 2", "gridDim.x" if c.pair is None else "gridDim.x / 2",
         )  # fmt: skip
 
     def counts(self, s: WarpSpecialized, facts: Facts) -> str:
@@ -156,37 +163,59 @@ class KernelWriter:
         texts = [self.spell.expr(e, facts) for e in s.grid]
         if len(texts) == 1:
             return f"const int tiles = {texts[0]};"
-        product = "tiles_x * tiles_y" if len(texts) == 2 else f"tiles_x * tiles_y * {_factor(texts[2])}"
-        return f"const int tiles_x = {texts[0]}, tiles_y = {texts[1]}, tiles = {product};"
+        x, y = self.panels(s)
+        pairs = "".join(f"{n} = (tiles_{n[-1]} + 1) / 2, " for n in (x, y) if n.startswith("pairs"))
+        product = f"{x} * {y}" if len(texts) == 2 else f"{x} * {y} * {_factor(texts[2])}"
+        return f"const int tiles_x = {texts[0]}, tiles_y = {texts[1]}, {pairs}tiles = {product};"
+
+    @staticmethod
+    def panels(s: WarpSpecialized) -> tuple[str, str]:
+        """The names of the numbers of tiles, or pairs of them, along x and y."""
+        axis = -1 if s.schedule.pair is None else s.schedule.pair.axis
+        return "pairs_x" if axis == 0 else "tiles_x", "pairs_y" if axis == 1 else "tiles_y"
+
+    def guard(self, s: WarpSpecialized, facts: Facts) -> str:
+        """What tells a tile from the one that fills up the last pair of a row; empty where there is no such."""
+        if s.schedule.pair is None:
+            return ""
+        axis = s.schedule.pair.axis
+        count = s.grid[axis]
+        even = prove(Compare("eq", Binary("mod", count, Const(2, count.dtype), count.dtype), Const(0, count.dtype)), facts)
+        return "" if even else f"{self.spell.var(s.block_vars[axis])} < tiles_{'xy'[axis]}"
 
     def places(self, s: WarpSpecialized, used: str) -> str:
         """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
         guard = "" if s.guard is None else f"if (!({self.spell.expr(s.guard, self.spell.variant.facts)})) continue;"
-        used += guard
+        used += f"{guard} {self.guard(s, self.spell.variant.facts)}"
         names = [self.spell.var(v) for v in s.block_vars]
         if len(names) == 1:
             return "\n".join(t for t in (f"const int {names[0]} = tile;" if _mentions(used, names[0]) else "", guard) if t)
         z = names[2] if len(names) > 2 else ""
+        x, y = self.panels(s)
         return render(
             "kernel/tile_raster.cu.jinja", z=z, number="in_layer" if z else "tile", panel=s.schedule.group, x=names[0], y=names[1],
-            uses_x=_mentions(used, names[0]), uses_y=_mentions(used, names[1]), guard=guard,
+            uses_x=_mentions(used, names[0]), uses_y=_mentions(used, names[1]), guard=guard, columns=x, rows=y,
         )  # fmt: skip
 
     def loads(self, s: WarpSpecialized, maps: Sequence[str], facts: Facts) -> str:
         """The loads of one step."""
         inner = facts.with_loop(s.var, s.start, s.stop, Const(s.step, INT32))
-        parts = []
+        parts, full = [], "full + stage"
         for o, name, span in ((s.a, maps[0], s.spans[1]), (s.b, maps[1], s.spans[2])):
             rank = len(o.at)
-            self.spell.need(f"tma_load_{rank}d")
+            function = f"tma_load_{rank}d{'_multicast' if o.halved else ''}"
+            self.spell.need(function)
             tile = f"{self.spell.buffer(o.tile)} + stage * {o.elements}"
             boxes = []
             for box in o.boxes:
                 first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
                 at = ", ".join(self.spell.expr(e, inner) for e in (first, *o.at[1:]))
-                boxes.append(BoxLoad(f"{tile} + {box.offset}" if box.offset else tile, at))
-            text = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, rank=rank, map=name, barrier="full + stage")
-            parts.append(text.lstrip("\n"))
+                place = f"{tile} + {box.offset}" if box.offset else tile
+                if o.halved:  # a block brings its half of the rows to both blocks
+                    place, at = f"{place} + rank * {o.map.box[0] * o.map.box[1]}", f"{at} + rank * {o.map.box[1]}, 3"
+                boxes.append(BoxLoad(place, at))
+            lines = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, load=function, map=name, barrier=full)
+            parts.append(lines.lstrip("\n"))
         return "\n".join(parts)
 
     def products(self, s: WarpSpecialized, acc: str) -> str:
@@ -305,4 +334,7 @@ _ENTRIES = (
     "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
 )  # fmt: skip
 """Prelude entries that every such kernel uses."""
+
+_PAIR_ENTRIES = ("cluster_rank", "cluster_sync", "mbarrier_arrive_at")
+"""Prelude entries of kernels whose blocks work in pairs."""
 

@@ -235,8 +235,8 @@ class StreamWriter:
         spell = self.spell
         tile = spell.buffer(o.tile)
         names = {n: spell.names.fresh(f"{tile}_{n}") for n in ("full", "empty", "stage", "phase", "tiles")}
-        rank = len(o.at)
-        spell.need(f"tma_load_{rank}d")
+        load = f"tma_load_{len(o.at)}d"
+        spell.need(load)
         version = f"{tile} + {names['stage']} * {o.elements}" if stages > 1 else tile
         full = f"{names['full']} + {names['stage']}" if stages > 1 else names["full"]
         boxes = []
@@ -244,7 +244,7 @@ class StreamWriter:
             first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
             text = ", ".join(spell.expr(substitute(e, dict(shift)), facts) for e in (first, *o.at[1:]))
             boxes.append(BoxLoad(f"{version} + {box.offset}" if box.offset else version, text))
-        loads = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, rank=rank, map=map_name, barrier=full)
+        loads = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, load=load, map=map_name, barrier=full)
         loads = loads.lstrip("\n")
         groups = o.group_step and spell.variant.threads and spell.variant.threads[0] > 256
         pointer = f"{tile} + warp_group * {o.group_step // o.tile.dtype.bytes}" if groups else tile

@@ -29,7 +29,8 @@ from tilec.plan.barriers import place_barriers
 from tilec.plan.domains import cast, paired, static, static_shape, whole
 from tilec.plan.hopper_join import join_columns
 from tilec.plan.hopper_match import Match, match
-from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Product, Schedule, Staging, TensorMap, WarpGroupGemm
+from tilec.plan.hopper_pairs import halved, pair_grid, pair_of, without
+from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Pair, Product, Schedule, Staging, TensorMap, WarpGroupGemm
 from tilec.plan.hopper_waves import one_tile_a_block
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
@@ -94,8 +95,8 @@ class Request:
     opt_level: int
 
 
-def plan_hopper(r: Request) -> Variant | str:
-    """The body of a launch for Hopper; or the reason why there is none."""
+def plan_hopper(r: Request) -> list[Variant] | str:
+    """The bodies of a launch for Hopper, of which each says when it is the one; or the reason why there is none."""
     r = replace(r, launch=one_tile_a_block(r.launch))
     written = frozenset(touched([r.launch.body])[1])
     found = match(r.launch, written, r.ieee)
@@ -122,7 +123,17 @@ def plan_hopper(r: Request) -> Variant | str:
     if isinstance(operands, str):
         return operands
     out = _Builder(r, found, facts, consumers, join, *operands).variant()
-    return out if isinstance(out, str) else replace(out, remarks=(*remarks, *out.remarks))
+    if isinstance(out, str):
+        return out
+    pair = pair_of(r.launch, found, *operands)
+    pays = pair is not None and prove(pair.when, facts)
+    if pair is None or pays is False:
+        return [replace(out, remarks=(*remarks, *out.remarks))]
+    a, b = (halved(o) if name == pair.shared else o for name, o in zip("ab", operands, strict=True))
+    paired_up = _Builder(r if pays else replace(r, symbol=f"{r.symbol}__pairs"), found, facts, consumers, join, a, b, pair).variant()
+    assert isinstance(paired_up, Variant)
+    alone = replace(out, when=without(out.when, pair))
+    return [replace(v, remarks=(*remarks, *v.remarks)) for v in ((paired_up,) if pays else (alone, paired_up))]
 
 
 def _consumers(m: int, n: int, found: Match) -> int | str:
@@ -272,6 +283,7 @@ class _Builder:
     join: int
     a: Operand
     b: Operand
+    pair: Pair | None = None
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
@@ -331,9 +343,10 @@ class _Builder:
         at_c = at_b + stages * self.b.bytes
         at_more = at_c + staged
         barriers = at_more + extra
+        panel = r.launch.panel or RULES.panel
         schedule = Schedule(
             self.consumers, stages, *RULES.registers[self.consumers], RULES.lag if self.consumers == 2 else 0,
-            r.launch.panel or RULES.panel, barriers, barriers + 16 * stages,
+            max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, barriers, barriers + 16 * stages, self.pair,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: ring_of(self.a, 0, stages), self.b.tile: ring_of(self.b, at_b, stages),
@@ -359,7 +372,8 @@ class _Builder:
         registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at the launch, before warp groups exchange any
         out = Variant(
             r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
-            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
+            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch, self.pair), tensor_maps=maps,
+            cluster=1 if self.pair is None else 2,
         )  # fmt: skip
         return replace(out, when=condition_of(out, r.divisors), remarks=remarks)
 
@@ -493,8 +507,10 @@ def shared_buffers(body: Stmt) -> list[Buffer]:
     return list(found)
 
 
-def persistent_grid(launch: Launch) -> tuple[Expr, Expr, Expr]:
+def persistent_grid(launch: Launch, pair: Pair | None = None) -> tuple[Expr, Expr, Expr]:
     """One block a multiprocessor, or a tile."""
+    if pair is not None:
+        return pair_grid(launch.grid, pair.axis), Const(1, INT32), Const(1, INT32)
     tiles: Expr = launch.grid[0]
     for e in launch.grid[1:]:
         tiles = Binary("mul", cast(tiles, INT64), cast(e, INT64), INT64)

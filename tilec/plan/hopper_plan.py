@@ -58,6 +58,7 @@ class Operand:
     leading: int
     stride: int
     group_step: int
+    halved: bool = False  # two blocks load half of its rows each, for both of them
 
     @property
     def elements(self) -> int:
@@ -85,12 +86,22 @@ class Product:
 
 
 @record
+class Pair:
+    """Two blocks of a cluster, neighbours along the block index `axis`: the operand that does not depend on it, `a` or `b`, arrives
+    once for both. `when` says for which tensors that pays."""
+
+    axis: int
+    shared: str
+    when: Expr
+
+
+@record
 class Schedule:
     """The numbers of a warp-specialised kernel; see the table of rules in `hopper.py`.
 
     `give` and `take` are the registers of a producer's and of a consumer's thread. `lag` lets the second consumer start each
     tile that many k-blocks after the first, so that one's epilogue runs beside the other's products. `group` is the height of a
-    raster panel in tiles. `ring`, `barriers` are byte offsets in shared memory, `shared_bytes` is all of it.
+    raster panel in tiles, or in pairs of them. `ring`, `barriers` are byte offsets in shared memory, `shared_bytes` is all of it.
     """
 
     consumers: int
@@ -101,6 +112,7 @@ class Schedule:
     group: int
     barriers: int
     shared_bytes: int
+    pair: Pair | None = None
 
     @property
     def threads(self) -> int:

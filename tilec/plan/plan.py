@@ -486,3 +486,4 @@ class Plan:
     checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     scratch: Workspace = field(default_factory=Workspace)
+    cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory

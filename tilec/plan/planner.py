@@ -135,13 +135,15 @@ def _with_hopper(request: Request, portable: list[Variant], target: Target) -> l
     found = plan_hopper(request)
     if isinstance(found, str):
         other = plan_attention(request)
-        found = other or found
+        found = [other] if isinstance(other, Variant) else other or found
     if isinstance(found, str):
         remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)
         return [replace(v, remarks=(*v.remarks, remark)) for v in portable]
     if not target.has_wgmma:
-        return [replace(found, symbol=f"{request.symbol}__{request.target.name.replace('_', '')}", arch=request.target.name), *portable]
-    return [found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
+        name = f"{request.symbol}__{request.target.name.replace('_', '')}"
+        own = [replace(v, symbol=v.symbol.replace(request.symbol, name, 1), arch=request.target.name) for v in found]
+        return [*own, *portable]
+    return [*found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
 
 
 def _thread_count(launch: Launch) -> int:
