@@ -446,6 +446,7 @@ class Variant:
     grid: tuple[Expr, Expr, Expr] | None = None
     tensor_maps: tuple[TensorMap, ...] = ()  # passed in front of the other arguments
     arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
+    cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory
 
 
 @record
@@ -486,4 +487,3 @@ class Plan:
     checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     scratch: Workspace = field(default_factory=Workspace)
-    cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory
