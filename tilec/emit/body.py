@@ -318,7 +318,8 @@ class BodyWriter:
             running = facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))
             producers = tuple(self.producer(x, s, running, setup) for x in s.producers.body)
             late = tuple(n for x in s.consumers.body if isinstance(x, Fetch) for n in x.producers)
-            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", "\n".join(setup), late)
+            kind, lead = ctype(s.var.dtype), "\n".join(setup)
+            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", lead, late, kind)
             around, self._late = self._late, late_text(render, text) if late else ""
             product = _only_gemm(s.consumers) if s.prefetch_registers else None
             if product is None:

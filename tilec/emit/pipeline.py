@@ -41,10 +41,10 @@ class GemmInPipeline:
 class PipelineText:
     """A pipelined loop in pieces of C.
 
-    `var` counts from `start` to `stop`; `trips` is their distance when it is known. `producers` are pairs of a function name
-    and its body, called once a step and in the order of the steps; `setup` is text in front of them (pointers they advance);
-    `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async. Producers of
-    the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step.
+    `var`, of the C type `type`, counts from `start` to `stop`; `trips` is their distance when it is known. `producers` are pairs
+    of a function name and its body, called once a step and in the order of the steps; `setup` is text in front of them (pointers
+    they advance); `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async.
+    Producers of the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step.
     """
 
     var: str
@@ -57,12 +57,14 @@ class PipelineText:
     consumers: str | GemmInPipeline
     setup: str = ""
     late: tuple[int, ...] = ()
+    type: str = "int"
 
 
 @record
 class _Copies:
     """What the templates need to know of the loop: names, distances, and which tests are needed."""
 
+    type: str
     var: str
     start: str
     stop: str
@@ -122,14 +124,14 @@ def _copies(p: PipelineText) -> _Copies:
         if re.fullmatch(r"\w+", text):
             bounds.append(text)
         else:
-            declarations.append(f"const int {name} = {text};")
+            declarations.append(f"const {p.type} {name} = {text};")
             bounds.append(name)
     start, stop = bounds
     ahead = p.stages - 1
     first = "step" if start == "0" else f"{start} + step"
     known = p.trips is not None and p.trips >= ahead
     return _Copies(
-        p.var, start, stop, tuple(declarations), p.stages, ahead, max(0, p.stages - 2), p.asynchronous, p.producers, first,
+        p.type, p.var, start, stop, tuple(declarations), p.stages, ahead, max(0, p.stages - 2), p.asynchronous, p.producers, first,
         first_test="" if known else f"{first} < {stop}",
         some="" if p.trips else f"{start} < {stop}",
         fetch=f"{p.var} + {ahead}",

@@ -100,7 +100,7 @@ def _taken(op: str, value: Expr, dtype: DType) -> Expr:
 def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
     """Statements that reduce the registers of `s.src` over a dimension into those of `s.dst`."""
     dtype = s.dst.dtype
-    acc, value = Var("acc", dtype), Var("value", dtype)
+    acc, value, kept_value = Var("acc", dtype), Var("value", dtype), Var("before", dtype)
     taken = Var("value", s.src.dtype)
     shared_name = spell.names.fresh("value")
     spell.variables[value] = spell.variables[taken] = shared_name
@@ -140,7 +140,8 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
         src=spell.buffer(s.src), register=spell.expr(register, known), valid=_valid(spell, layout, s, digits, known),
         take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known),
         steps=_steps(spell, s.lane_steps), merge=merge,
-        scratch="" if s.scratch is None else spell.buffer(s.scratch), meeting=meeting, keep=not s.clear, dst=spell.buffer(s.dst),
+        scratch="" if s.scratch is None else spell.buffer(s.scratch), meeting=meeting, kept="" if s.clear else spell.var(kept_value),
+        merge_kept=spell.expr(combine(s.op, acc, kept_value, dtype, s.nan_propagate), known), dst=spell.buffer(s.dst),
     )  # fmt: skip
 
 

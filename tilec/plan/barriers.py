@@ -7,7 +7,7 @@ changes, so hazards between the end of one step and the start of the next are se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilec.record import record
@@ -34,6 +34,7 @@ from tilec.plan.plan import (
     TileLoop,
 )  # fmt: skip
 from tilec.plan.walk import walk_plan
+from tilec.plan.writers import NO_WRITERS, Writer
 
 Tiles = frozenset[Buffer]
 NONE: Tiles = frozenset()
@@ -46,23 +47,30 @@ Updates = frozenset[tuple[Buffer, str]]
 class Pending:
     """Tiles touched since the last barrier, or by one statement.
 
-    `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order.
+    `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order. `stores`
+    are statements that write elements of a tensor which another statement writes by other threads.
     """
 
     reads: Tiles = NONE
     writes: Tiles = NONE
     updates: Updates = frozenset()
+    stores: frozenset[Writer] = frozenset()
 
     def clashes(self, then: Pending) -> Tiles:
         """The tiles for which a statement that touches `then` must wait."""
         mine, theirs = _updated(self.updates), _updated(then.updates)
         plain = (then.reads & self.writes) | (then.writes & (self.reads | self.writes))
         mixed = (mine & (then.reads | then.writes)) | (theirs & (self.reads | self.writes))
-        return plain | mixed | frozenset(b for b, op in then.updates for c, other in self.updates if b is c and op != other)
+        rivals = frozenset(w.buffer for w in then.stores if not w.rivals.isdisjoint(self.stores))
+        return plain | mixed | rivals | frozenset(b for b, op in then.updates for c, other in self.updates if b is c and op != other)
 
     def join(self, other: Pending) -> Pending:
         """What is pending behind both, or when control comes from either side."""
-        return Pending(self.reads | other.reads, self.writes | other.writes, self.updates | other.updates)
+        return Pending(self.reads | other.reads, self.writes | other.writes, self.updates | other.updates, self.stores | other.stores)
+
+    def alone(self) -> Pending:
+        """The same without `stores`: where threads have parted, their order is the author's."""
+        return replace(self, stores=frozenset())
 
 
 def _updated(updates: Updates) -> Tiles:
@@ -77,6 +85,7 @@ class _Walk:
     tracked: Callable[[Buffer], bool]
     varies: Callable[[Expr], bool]
     trusting: bool = False
+    writers: Mapping[int, tuple[Writer, ...]] = field(default_factory=dict)
     left: list[Pending] = field(default_factory=list)  # what is pending where a step of the loop being walked is left early
 
     def effects(self, s: PStmt) -> Pending:
@@ -84,6 +93,7 @@ class _Walk:
         reads: set[Buffer] = set()
         writes: set[Buffer] = set()
         updates: set[tuple[Buffer, str]] = set()
+        stores: set[Writer] = set()
 
         def read(*exprs: Expr | None) -> None:
             for e in exprs:
@@ -92,6 +102,7 @@ class _Walk:
                     writes.update(storage(b) for b, mode in pointers(e) if "w" in mode)
 
         def visit(s: PStmt) -> None:
+            stores.update(self.writers.get(id(s), ()))
             match s:
                 case PSeq(body):
                     for c in body:
@@ -137,7 +148,7 @@ class _Walk:
 
         visit(s)
         kept = frozenset((b, op) for b, op in updates if self.tracked(b))
-        return Pending(frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept)
+        return Pending(frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept, frozenset(stores))
 
     def sequence(self, seq: PSeq, pending: Pending, uniform: bool) -> tuple[PSeq, Pending]:
         out: list[PStmt] = []
@@ -174,7 +185,7 @@ class _Walk:
                 return [s], pending
             case _:
                 touched = self.effects(s)
-                clash = pending.clashes(touched)
+                clash = pending.clashes(touched if uniform else touched.alone())
                 out = self.wait(clash, uniform, s)
                 return [*out, s], (Pending() if clash else pending).join(touched)
 
@@ -202,7 +213,8 @@ class _Walk:
         inside = uniform and not any(self.varies(e) for e in heads)
         read = Pending(self.read(*heads))
         out: list[PStmt] = []
-        if clash := pending.clashes(read):
+        # Where threads leave the loop one by one, what its body needs ordered must be ordered in front of it.
+        if clash := pending.clashes(read.join(self.effects(s.body)) if uniform and not inside else read):
             out = self.wait(clash, uniform, s)
             pending = Pending()
         pending = pending.join(read)
@@ -261,11 +273,15 @@ def _count(s: PStmt) -> int:
     return sum(isinstance(x, PBarrier) for x in walk_plan(s))
 
 
-def place_barriers(body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False) -> PSeq:
-    """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes; `trusting` leaves
-    the order inside branches of some threads to the author, who asked for that."""
+def place_barriers(
+    body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False,
+    writers: Mapping[int, tuple[Writer, ...]] = NO_WRITERS,
+) -> PSeq:  # fmt: skip
+    """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes, `writers` the
+    statements that write others in turn; `trusting` leaves the order inside branches of some threads to the author, who asked
+    for that."""
 
     def tracked(buffer: Buffer) -> bool:
         return buffer.scope is Scope.SHARED or buffer in shared
 
-    return _Walk(tracked, varies, trusting).sequence(body, Pending(), True)[0]
+    return _Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]

@@ -63,6 +63,8 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     assert isinstance(loop, For)
     if any(isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(launch.body) for r in stmt_exprs(s) for e in walk_expr(r)):
         return "thread indices are used"
+    if loop.var.dtype != INT32:
+        return f"its loop counts in {loop.var.dtype}"
     parts = split(loop, used_outside(launch.body, loop))
     gemms = [s for s in parts.consumers if isinstance(s, Gemm)]
     if loop.kind not in ("pipelined", "serial") or len(parts.producers) != 2 or len(gemms) != 1:

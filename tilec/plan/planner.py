@@ -35,6 +35,7 @@ from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
 from tilec.plan.workspace import place_workspace
+from tilec.plan.writers import writers
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
@@ -221,7 +222,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
         body = lowering.sequence((legal.body,), facts, True)
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
-    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags)
+    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
     tiles, total = place_tiles(layouts, versions)

@@ -28,6 +28,8 @@ def atomic(s: Atomic, st: State, mask: Mask) -> None:
     index = [np.broadcast_to(evaluate(i, st, mask), lanes) for i in s.indices]
     operands = [np.broadcast_to(evaluate(o, st, mask), lanes) for o in s.operands]
     data = st.memory.array(s.buffer, st.span)
+    if not index:  # a scalar is an array of one
+        data, index = data.reshape(1), [np.zeros(lanes, np.int64)]
     inside = np.ones(lanes, np.bool_)
     for i, n in zip(index, data.shape, strict=True):
         inside &= (i >= 0) & (i < n)
@@ -43,7 +45,7 @@ def atomic(s: Atomic, st: State, mask: Mask) -> None:
 
 def _apply(s: Atomic, data: Array, index: tuple[Array, ...], operands: list[Array]) -> Array:
     """Updates `data`; lanes that meet in one element take turns. Returns the old values."""
-    count = index[0].size if index else 1
+    count = index[0].size
     old = np.empty(count, data.dtype)
     if count == 0:
         return old
@@ -59,7 +61,7 @@ def _apply(s: Atomic, data: Array, index: tuple[Array, ...], operands: list[Arra
 
 def _turns(data: Array, index: tuple[Array, ...]) -> list[Any]:
     """Groups of lanes such that no two of a group meet and each element sees its lanes in order."""
-    flat = np.ravel_multi_index(index, data.shape) if index else np.zeros(1, np.int64)
+    flat = np.ravel_multi_index(index, data.shape)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

@@ -42,8 +42,8 @@ def settle(x: Value) -> Value:
 
 
 def constant(value: float, dtype: DType) -> Value:
-    """A literal as a NumPy scalar."""
-    return cast(np.float64(value), dtype) if dtype.is_float else np_dtype(dtype).type(value)
+    """A literal, which its type can hold, as a NumPy scalar: infinities too, which a cast to fp8 would not give."""
+    return settle(np.float64(value).astype(np_dtype(dtype))) if dtype.is_float else np_dtype(dtype).type(value)
 
 
 def poison(shape: tuple[int, ...], dtype: DType) -> Array:

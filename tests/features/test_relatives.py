@@ -1,0 +1,142 @@
+"""Relatives of faults that users of tile compilers met: the same kinds in other places, of other types, on more threads."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.features.kit import check, poison
+from tests.toolchain import needs_gxx, needs_nvrtc, nvrtc_compile
+
+pytestmark = needs_gxx
+F32, I32 = np.float32, np.int32
+
+
+@needs_nvrtc
+def test_keeping_reduction_of_one_element_a_thread() -> None:
+    text = """
+@T.prim_func
+def k(X: T.Tensor((4, 128), "float32"), O: T.Tensor((2,), "float32")):
+    with T.Kernel(1, threads=128):
+        x = T.alloc_fragment((128,), "float32")
+        m = T.alloc_fragment((1,), "float32")
+        T.fill(m, 0.5)
+        for k in T.serial(4):
+            T.copy(X[k, :], x)
+            T.reduce_max(x, m, dim=0, clear=False)
+        O[0] = m[0]
+        T.reduce_sum(x, m, dim=0, clear=False)
+        O[1] = m[0]
+"""
+    x = np.random.default_rng().integers(-9, 9, (4, 128)).astype(F32)
+    best = max(x.max(), F32(0.5))
+    compiled = check(text, {"X": x, "O": poison((2,), F32)}, {"O": np.array([best, best + x[3].sum()], F32)})
+    nvrtc_compile(compiled.cu, "sm_80")
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_pipelined_loop_over_64_bit_bounds(stages: int) -> None:
+    text = f"""
+@T.prim_func
+def k(base: T.int64, X: T.Tensor((16, 32), "float32"), O: T.Tensor((4, 32), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((32,), "float32")
+        for k in T.Pipelined(base, base + 4, num_stages={stages}):
+            T.copy(X[k - base + 3, :], s)
+            for j in T.Parallel(32):
+                O[k - base, j] = s[31 - j] + T.cast(k % 8, "float32")
+"""
+    x, base = np.random.default_rng().integers(0, 99, (16, 32)).astype(F32), 5_000_000_000
+    wanted = x[3:7, ::-1] + np.array([(base + n) % 8 for n in range(4)], F32)[:, None]
+    check(text, {"base": base, "X": x, "O": poison((4, 32), F32)}, {"O": wanted})
+
+
+def test_atomics_on_a_tensor_without_dimensions() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((64,), "int32"), O: T.Tensor((), "int32"), M: T.Tensor((), "int32")):
+    with T.Kernel(2, threads=32) as b:
+        for i in T.Parallel(32):
+            T.atomic_add(O[()], A[b * 32 + i])
+            T.atomic_max(M[()], A[b * 32 + i])
+"""
+    a = np.random.default_rng().integers(-9, 9, 64).astype(I32)
+    check(text, {"A": a, "O": np.array(5, I32), "M": np.array(-100, I32)}, {"O": a.sum() + 5, "M": a.max()})
+
+
+def test_infinity_of_an_8_bit_float() -> None:
+    text = """
+@T.prim_func
+def k(O: T.Tensor((3,), "float8_e5m2")):
+    with T.Kernel(1, threads=32):
+        O[0] = T.infinity("float8_e5m2")
+        O[1] = -T.infinity("float8_e5m2")
+        O[2] = T.max_value("float8_e5m2")
+"""
+    wanted = np.array([np.inf, -np.inf, 57344], F32).astype(ml_dtypes.float8_e5m2)
+    check(text, {"O": np.zeros(3, ml_dtypes.float8_e5m2)}, {"O": wanted})
+
+
+def test_elements_filled_by_all_threads_and_then_stored_by_one() -> None:
+    text = """
+@T.prim_func
+def k(n: T.int32, O: T.Tensor((4, 96), "int32")):
+    with T.Kernel(1, threads=64):
+        for r, c in T.Parallel(4, 96):
+            O[r, c] = -1
+        for i in T.serial(95, -1, -3):
+            O[0, i] = i
+        for i in range(1, n, 3):
+            O[1, i] = i
+        T.fill(O[2, 8:80], 7)
+        O[2, 40] = n
+        if n > 3:
+            for i in T.Parallel(10):
+                O[3, i * n] = i
+"""
+    wanted = np.full((4, 96), -1, I32)
+    wanted[0, 95::-3] = np.arange(95, -1, -3)
+    wanted[1, 1:9:3] = np.arange(1, 9, 3)
+    wanted[2, 8:80], wanted[2, 40] = 7, 9
+    wanted[3, : 10 * 9 : 9] = np.arange(10)
+    check(text, {"n": 9, "O": poison((4, 96), I32)}, {"O": wanted})
+
+
+def test_stores_to_elements_apart_need_no_barrier() -> None:
+    text = """
+@T.prim_func
+def k(X: T.Tensor((64, 64), "float32"), O: T.Tensor((64, 128), "float32")):
+    with T.Kernel(4, threads=64) as b:
+        for i, j in T.Parallel(16, 64):
+            O[b * 16 + i, j] = X[b * 16 + i, j]
+        for i, j in T.Parallel(16, 64):
+            O[b * 16 + i, 64 + j] = -X[b * 16 + i, 63 - j]
+        for i, j in T.Parallel(16, 64):
+            O[b * 16 + i, j] = O[b * 16 + i, j] if False else X[b * 16 + i, j] * 2
+"""
+    x = np.random.default_rng().standard_normal((64, 64)).astype(F32)
+    compiled = check(text, {"X": x, "O": poison((64, 128), F32)}, {"O": np.concatenate([x * 2, -x[:, ::-1]], 1)})
+    assert "__syncthreads" not in compiled.cu
+
+
+@pytest.mark.parametrize("loop", ["for i in range(t):", "while i < t:"])
+def test_loop_that_threads_leave_one_by_one_reads_a_tile(loop: str) -> None:
+    text = f"""
+@T.prim_func
+def k(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        s = T.alloc_shared((64,), "int32")
+        t = T.get_thread_binding()
+        v = T.alloc_var("int32")
+        {"i = T.alloc_var('int32')" if "while" in loop else ""}
+        for c in T.serial(2):
+            T.copy(A, s)
+            {"i = 0" if "while" in loop else ""}
+            {loop}
+                v += s[i]
+                {"i += 1" if "while" in loop else ""}
+        O[t] = v
+"""
+    a = np.random.default_rng().integers(-9, 9, 64).astype(I32)
+    check(text, {"A": a, "O": poison((64,), I32)}, {"O": 2 * np.concatenate([[0], np.cumsum(a)[:-1]])})
