@@ -272,6 +272,10 @@ class BodyWriter:
                 return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
             case _:
                 return "__syncthreads();"
+            case "cluster" | "cluster_arrive" | "cluster_arrive_relaxed" | "cluster_wait":
+                call = "cluster_sync" if s.kind == "cluster" else s.kind
+                self.spell.need(call)
+                return f"{call}();"
 
     # ---- products and pipelines ------------------------------------------------------------------------------------
 

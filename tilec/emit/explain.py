@@ -56,6 +56,8 @@ def _keyed(key: str, rows: Sequence[str]) -> list[str]:
 def _launch(plan: Plan, launch: LaunchPlan) -> list[str]:
     best = launch.variants[0]
     lines = _keyed("launch", [_grid(plan, launch)])
+    if launch.launch.cluster != (1, 1, 1) and best.grid is None:
+        lines += _keyed("", [f"{' x '.join(map(str, launch.launch.cluster))} blocks make a cluster: they run at once and reach each other"])
     if launch.panel and best.grid is None:
         lines += _keyed("", [f"blocks are numbered in panels of {launch.panel} rows, so that neighbours share what the L2 cache holds"])
     lines += _keyed("warehouse", _warehouse(plan))
@@ -230,7 +232,8 @@ def _simple(s: PStmt) -> Iterator[str]:
         case JoinLanes(buffer):
             yield f"sum of {buffer.name} over the lanes of a row"
         case PBarrier():
-            yield f"barrier{f' ({s.why})' if s.why else ''}"
+            of = "cluster barrier" if s.kind.startswith("cluster") else "barrier"
+            yield f"{of}{f' ({s.why})' if s.why else ''}"
         case _:
             yield type(s).__name__
 

@@ -122,7 +122,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, names),
-        tiles=tiles, places=lines, body=body,
+        tiles=tiles, places=lines, body=body, cluster=launch.launch.cluster,
     )  # fmt: skip
     return indent(text)
 
@@ -232,7 +232,7 @@ def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
 
 def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
     """Declarations of the shared tiles that the body mentions; a view points into the tile whose bytes it looks at."""
-    placed = {b: p for b, p in variant.placements.items() if isinstance(p, SharedTile)}
+    placed = {b: p for b, p in variant.placements.items() if isinstance(p, SharedTile) and b.peer is None}
     used = [b for b in placed if mentions(body, spell.buffer(b))]
     owners = dict.fromkeys(storage(b) for b in used)
     views = [b for b in used if storage(b) is not b]

@@ -66,6 +66,9 @@ class Spelling:
         """The C name of a buffer's array or pointer."""
         if b.address is not None:
             return f"reinterpret_cast<{ctype(b.dtype)}*>({self.expr(b.address, self.facts)})"
+        if b.peer is not None and b.view_of is not None:
+            self.need("cluster_peer")
+            return f"cluster_peer({self.buffer(b.view_of)}, {self.expr(b.peer, self.facts)})"
         if b not in self.buffers:
             self.buffers[b] = self.names.fresh(b.name)
         return self.buffers[b]
@@ -205,6 +208,8 @@ class Spelling:
 
     def layout_function(self, b: Buffer) -> str:
         """The function that turns row and column of a shared tile into an offset, defined on first use."""
+        if b.peer is not None and b.view_of is not None:
+            return self.layout_function(b.view_of)
         while b not in self.functions:
             name = self.names.fresh(f"{self.buffer(b)}_at")
             if self.define(name, self.buffer(b), self.tile(b).layout):

@@ -23,6 +23,7 @@ from tilec.ir.tile import Seq
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
 from tilec.language.builder import LaunchState
+from tilec.language.clusters import meet_around_peers
 from tilec.language.layouts import apply_orders
 from tilec.language.reducers import settle
 from tilec.language.values import KernelSpec, Value, WithSpec
@@ -74,7 +75,7 @@ def _launch(
     threads = tuple(Var(f"t{axes[k]}", INT32, VarKind.THREAD, k, span) for k in range(3))
     if target is not None:
         _bind_blocks(m, target, blocks, frame)
-    record_launch(m, blocks, grid, threads, spec.threads, body, span)
+    record_launch(m, blocks, grid, threads, spec.threads, body, span, spec.cluster)
     for name in (*names, *given):
         if is_device(frame.names.get(name)):
             frame.names[name] = Stale(name, "it belongs to a launch that is over", span)
@@ -82,19 +83,19 @@ def _launch(
 
 def record_launch(
     m: Machine, blocks: tuple[Var, ...], grid: tuple[Value, ...], threads: tuple[Var, ...], counts: tuple[int, int, int] | None,
-    body: Callable[[], Flow], span: Span,
+    body: Callable[[], Flow], span: Span, cluster: tuple[int, int, int] = (1, 1, 1),
 ) -> None:  # fmt: skip
     """Records the statements of `body` as one launch."""
     b = m.b
-    b.launch = LaunchState(blocks, threads, counts)
+    b.launch = LaunchState(blocks, threads, counts, cluster=cluster)
     try:
         with b.block() as statements:
             body()
     finally:
         state, b.launch = b.launch, None
-    whole = settle(b, apply_orders(b, Seq(tuple(statements), span)))
+    whole = meet_around_peers(settle(b, apply_orders(b, Seq(tuple(statements), span))))
     b.orders, b.reducers = {}, {}
-    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span)
+    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster)
     if counts is None and uses_threads(launch):
         launch = replace(launch, threads=DEFAULT_THREADS)
     m.launches.append(launch)

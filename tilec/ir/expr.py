@@ -60,7 +60,8 @@ class Buffer:
     `strides` (in elements) is None for dense row-major. `view_of` names the buffer whose bytes this one reinterprets
     (T.reshape, T.view): same size in bytes, both dense row-major in their own shape. `safe_value` replaces 0 for
     out-of-range reads of a global tensor. `workspace` marks a global buffer that no caller passes (T.alloc_global);
-    `address` is where a global buffer begins that is found through a pointer in memory (T.make_tensor), an int64.
+    `address` is where a global buffer begins that is found through a pointer in memory (T.make_tensor), an int64. `peer`, a variable
+    or constant, makes a shared buffer that of another block of the cluster, by its rank: `view_of` names the tile in the own one.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Buffer:
     workspace: bool = False
     span: Span = NOWHERE
     address: Expr | None = None
+    peer: Expr | None = None
 
     @property
     def rank(self) -> int:

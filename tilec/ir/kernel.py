@@ -19,7 +19,8 @@ class Launch:
     """One `with T.Kernel(...)`: a grid of blocks that run `body`.
 
     `block_vars` and `grid` have 1 to 3 entries (x, y, z). `threads` is the author's count along x, y, z, or None when the
-    plan may choose. `panel` is the author's T.use_swizzle panel size, 0 for none; `panel_order` is row or column.
+    plan may choose. `panel` is the author's T.use_swizzle panel size, 0 for none; `panel_order` is row or column. `cluster` blocks
+    along x, y, z run at once and may reach into each other's shared memory.
     """
 
     block_vars: tuple[Var, ...]
@@ -30,6 +31,7 @@ class Launch:
     panel: int = 0
     panel_order: str = "row"
     span: Span = NOWHERE
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @record

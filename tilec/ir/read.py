@@ -122,7 +122,8 @@ class _Statements(Reader):
         safe = self.expr() if self.accept("safe") else None
         root = self.buffer(self.take("name")) if self.accept("of") else None
         address = self.expr() if self.accept("at") else None
-        buffer = Buffer(_SUFFIX.sub("", name), dtype, shape, scope, strides, root, safe, workspace, span, address)
+        peer = self.expr() if self.accept("peer") else None
+        buffer = Buffer(_SUFFIX.sub("", name), dtype, shape, scope, strides, root, safe, workspace, span, address, peer)
         self.things[name] = buffer
         return buffer
 
@@ -392,13 +393,17 @@ class _Statements(Reader):
         block_vars = self.several(self._block_variable, "(", ")")
         self.expect("in")
         grid = self.several(self.expr, "(", ")")
-        threads = self.several(self.number, "(", ")") if self.accept("threads") else None
-        if threads is not None and len(threads) != 3:
-            self.fail("threads are counted along three axes")
-        sizes = None if threads is None else (threads[0], threads[1], threads[2])
+        sizes = self._counts() if self.accept("threads") else None
         thread_vars = self.several(self._thread_variable, "(", ")") if self.accept("index") else ()
         panel, order = (self.number(), self.take("name")) if self.accept("panel") else (0, "row")
-        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span)
+        cluster = self._counts() if self.accept("cluster") else (1, 1, 1)
+        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span, cluster)
+
+    def _counts(self) -> tuple[int, int, int]:
+        counts = self.several(self.number, "(", ")")
+        if len(counts) != 3:
+            self.fail("threads, and blocks of a cluster, are counted along three axes")
+        return counts[0], counts[1], counts[2]
 
     def _block_variable(self) -> Var:
         self.axis += 1

@@ -195,6 +195,8 @@ def _buffer(b: Buffer, names: Names) -> str:
         text += f" of {names.of(b.view_of)}"
     if b.address is not None:
         text += f" at {_expr(b.address, names, 0)}"
+    if b.peer is not None:
+        text += f" peer {_expr(b.peer, names, 0)}"
     return text
 
 
@@ -242,6 +244,8 @@ def _launch(launch: Launch, names: Names) -> list[str]:
         text += f" index ({', '.join(axes)})"
     if launch.panel:
         text += f" panel {launch.panel} {launch.panel_order}"
+    if launch.cluster != (1, 1, 1):
+        text += f" cluster {launch.cluster}"
     return [text + ":", *_body(launch.body, names, "    ")]
 
 

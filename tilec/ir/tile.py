@@ -205,8 +205,9 @@ class Atomic:
 
 @record
 class Barrier:
-    """Waits for other threads. `kind` is block, named (with `id` and `count`), warp (`id` may be a mask of lanes) or grid; arrive
-    counts at a named one without waiting."""
+    """Waits for other threads. `kind` is block, named (with `id` and `count`), warp (`id` may be a mask of lanes), grid or cluster;
+    arrive counts at a named one without waiting. cluster_arrive and cluster_wait are the halves of that of the cluster,
+    cluster_arrive_relaxed is an arrival that makes nothing visible."""
 
     kind: str
     id: Expr | None = None

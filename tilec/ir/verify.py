@@ -59,7 +59,7 @@ _BITWISE = ("and", "or", "xor", "shl", "shr")
 _ATOMICS = {"add": 1, "max": 1, "min": 1, "and": 1, "or": 1, "xor": 1, "exch": 1, "cas": 2, "load": 0, "store": 1}
 _REDUCES = ("sum", "max", "min", "abssum", "absmax", "any", "all", "bitand", "bitor", "bitxor")
 _LOOPS = ("serial", "unroll", "vectorized", "pipelined")
-_BARRIERS = ("block", "named", "arrive", "warp", "grid")
+_BARRIERS = ("block", "named", "arrive", "warp", "grid", "cluster", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait")
 _MAX_PROBLEMS = 20
 
 
@@ -127,6 +127,8 @@ class _Checker:
         self.integers(launch.grid, "an extent of the grid")
         if launch.threads is not None and (len(launch.threads) != 3 or any(n < 1 for n in launch.threads)):
             self.broken(f"threads are {launch.threads}")
+        if len(launch.cluster) != 3 or any(n < 1 for n in launch.cluster):
+            self.broken(f"clusters are {launch.cluster}")
         self.inside(launch.body, launch.block_vars + launch.thread_vars)
 
     def inside(self, s: Stmt, variables: tuple[Var, ...] = ()) -> None:
@@ -161,6 +163,10 @@ class _Checker:
         sizes = [_bytes(static(x.shape), x.dtype) for x in (b, of)]
         if None not in sizes and sizes[0] != sizes[1]:
             self.broken(f"`{b.name}` has {sizes[0]} bytes, but views `{of.name}` of {sizes[1]}")
+        if b.peer is not None:
+            self.integers((b.peer,), f"the block of `{b.name}`")
+            if b.scope is not Scope.SHARED or not isinstance(b.peer, Var | Const) or (b.shape, b.dtype) != (of.shape, of.dtype):
+                self.broken(f"`{b.name}` is no tile of another block")
 
     def use(self, b: Buffer) -> None:
         """A buffer where it is used: its storage must exist by now."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
 from tilec.ir.expr import Buffer, Expr, Var
-from tilec.ir.tile import Seq, Stmt
+from tilec.ir.tile import Let, Seq, Stmt
 
 
 @dataclass(slots=True)
@@ -26,6 +26,7 @@ class LaunchState:
     threads: tuple[int, int, int] | None
     panel: int = 0
     panel_order: str = "row"
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(slots=True)
@@ -82,6 +83,14 @@ class Builder:
             yield self._blocks[-1]
         finally:
             self._blocks.pop()
+
+    def definition(self, var: Var) -> Expr | None:
+        """The value that a variable got where it is still in scope; None for a variable that got none."""
+        for block in reversed(self._blocks):
+            for s in reversed(block):
+                if isinstance(s, Let) and s.var is var:
+                    return s.value
+        return None
 
     def body(self) -> Seq:
         """All statements of the block being recorded."""

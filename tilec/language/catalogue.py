@@ -16,6 +16,7 @@ from tilec.ir.dtypes import ALL, HANDLE, lookup
 from tilec.language import (
     alloc,
     atomics,
+    clusters,
     copy,
     extern,
     gemm,
@@ -52,6 +53,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Atomics": atomics.ENTRIES,
     "Barriers, assertions, printing": sync.ENTRIES,
     "Threads, warps, exchanges": warp.ENTRIES + threads.ENTRIES,
+    "Clusters": clusters.ENTRIES,
     "The author's own CUDA": extern.ENTRIES,
     "Particular instructions": moves.ENTRIES,
     "Random numbers": random.ENTRIES,

@@ -22,12 +22,11 @@ ENTRIES: tuple[Entry, ...] = (
     )
     + refused(
         _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier", "cluster_sync",
-        "cluster_arrive", "cluster_wait",
+        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier",
     )
     + refused(
         _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op", "warpgroup_arrive",
-        "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "block_rank_in_cluster",
+        "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand",
     )
     + refused(
         _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose", "tcgen05_after_thread_sync",

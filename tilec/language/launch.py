@@ -18,6 +18,9 @@ from tilec.language.show import describe
 from tilec.language.values import KernelSpec
 
 MOST_THREADS = 1024
+MOST_BLOCKS = 8
+"""Blocks of a cluster that every GPU with clusters can run at once."""
+
 THREAD_LIMITS = (1024, 1024, 64)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 AXES = "xyz"
@@ -26,8 +29,13 @@ FLAGS = {"tl.enable_fast_math": "fast_math", "tl.disable_thread_storage_sync": "
 """Pass configurations that change what is compiled; all others are hints."""
 
 
-def Kernel(b: Builder, *blocks: Any, threads: Any = None, is_cpu: Any = False, prelude: Any = None) -> KernelSpec:
-    """Launches a grid of blocks along x, y, z with `threads` threads each (an int or up to three, None: chosen)."""
+def Kernel(
+    b: Builder, *blocks: Any, threads: Any = None, is_cpu: Any = False, prelude: Any = None, cluster_dims: Any = None
+) -> KernelSpec:
+    """Launches a grid of blocks along x, y, z with `threads` threads each (an int or up to three, None: chosen).
+
+    `cluster_dims` (an int or up to three) groups neighbouring blocks into clusters, whose blocks run at once (sm_90).
+    """
     if b.launch is not None:
         raise b.error("TL0404", "T.Kernel inside T.Kernel", help="write the launches one after the other")
     if not 1 <= len(blocks) <= 3:
@@ -36,7 +44,25 @@ def Kernel(b: Builder, *blocks: Any, threads: Any = None, is_cpu: Any = False, p
         raise b.error("TL0204", "T.Kernel(is_cpu=True) is not supported", help="leave is_cpu out")
     if prelude is not None:
         import_source(b, prelude)
-    return KernelSpec(tuple(_extent(b, axis, v) for axis, v in enumerate(blocks)), thread_counts(b, threads), b.span)
+    grid = tuple(_extent(b, axis, v) for axis, v in enumerate(blocks))
+    return KernelSpec(grid, thread_counts(b, threads), b.span, cluster_counts(b, cluster_dims, grid))
+
+
+def cluster_counts(b: Builder, cluster: Any, grid: tuple[Any, ...]) -> tuple[int, int, int]:
+    """`cluster_dims` as (x, y, z); the grid must be whole clusters."""
+    items = tuple(cluster) if isinstance(cluster, (tuple, list)) else (1 if cluster is None else cluster,)
+    if not 1 <= len(items) <= 3:
+        raise b.error("TL0407", f"`cluster_dims` takes one to three counts, got {len(items)}")
+    counts = [host_int(b, v, "cluster_dims") for v in items] + [1] * (3 - len(items))
+    total = counts[0] * counts[1] * counts[2]
+    if min(counts) < 1 or total > MOST_BLOCKS:
+        raise b.error("TL0407", f"a cluster has 1 to {MOST_BLOCKS} blocks, got {' x '.join(map(str, counts))}")
+    for axis, count in enumerate(counts):
+        extent = grid[axis] if axis < len(grid) else 1
+        if isinstance(extent, int) and extent % count:
+            text = f"{extent} block{'s' if extent > 1 else ''} along {AXES[axis]} are not a whole number of clusters of {count}"
+            raise b.error("TL0407", text, help="round the grid up, and let the blocks beyond the end find nothing to do")
+    return counts[0], counts[1], counts[2]
 
 
 def _extent(b: Builder, axis: int, value: Any) -> Any:
@@ -177,7 +203,7 @@ _HINTS = {
     "writes": "Regions that a block writes; they are found from the code.",
 }
 ENTRIES: tuple[Entry, ...] = (
-    works(Kernel, host=True)
+    works(Kernel, "ClusterKernel", host=True)
     + works(use_swizzle)
     + works(get_thread_binding)
     + works(get_thread_bindings)
@@ -186,5 +212,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(get_thread_extent)
     + works(thread_binding)
     + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name, host=True))
-    + refused("write T.Kernel; clusters are not supported", "ClusterKernel", "CUDASourceCodeKernel", "launch_thread")
+    + refused("write T.Kernel", "CUDASourceCodeKernel", "launch_thread")
 )

@@ -77,11 +77,13 @@ class LoopSpec:
 
 @record
 class KernelSpec:
-    """`T.Kernel(*blocks, threads=...)`: grid extents (ints or Exprs), threads as (x, y, z) or None for the default."""
+    """`T.Kernel(*blocks, threads=...)`: grid extents (ints or Exprs), threads as (x, y, z) or None for the default, and the
+    blocks of a cluster along x, y, z."""
 
     grid: tuple[Any, ...]
     threads: tuple[int, int, int] | None
     span: Span = NOWHERE
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @record

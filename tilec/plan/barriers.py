@@ -174,7 +174,7 @@ class _Walk:
             case Pipeline():
                 return self.pipeline(s, pending)
             case PBarrier(kind):
-                ordered = (uniform or self.trusting) if kind in ("block", "grid") else kind == "named" and not uniform
+                ordered = (uniform or self.trusting) if kind in ("block", "grid", "cluster") else kind == "named" and not uniform
                 return [s], Pending() if ordered else pending
             case (PReduce() | PScan()) if s.scratch is not None:
                 touched = self.effects(s)

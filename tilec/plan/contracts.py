@@ -1,4 +1,4 @@
-"""What a launcher must refuse: run-time slices of on-chip tiles that would overrun them.
+"""What a launcher must refuse: run-time slices of on-chip tiles that would overrun them, grids that clusters do not fill.
 
     T.copy(G[0:L], s[0:L]) into a tile of 1024 elements  ->  HostCheck(L <= 1024, "s[0:L] must fit s, which has 1024 elements")
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
-from tilec.ir.expr import Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import Binary, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel
 from tilec.ir.tile import Region
 from tilec.ir.visit import regions, walk_expr, walk_stmt
@@ -29,6 +29,11 @@ def host_checks(kernel: Kernel) -> tuple[HostCheck, ...]:
                 for region in side:
                     for test, message in _slices(region, facts):
                         found.setdefault((test, message), HostCheck(test, message, region.span))
+        for axis, (extent, count) in enumerate(zip(launch.grid, launch.cluster, strict=False)):
+            whole = compare("eq", Binary("mod", extent, Const(count, extent.dtype), extent.dtype), Const(0, extent.dtype))
+            if count > 1 and _on_host(whole):
+                message = f"blocks along {'xyz'[axis]} must be a whole number of clusters of {count}"
+                found.setdefault((whole, message), HostCheck(whole, message, launch.span))
     return tuple(found.values())
 
 

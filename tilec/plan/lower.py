@@ -14,6 +14,7 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
+from tilec.diagnostics import NOWHERE
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import (
@@ -160,7 +161,8 @@ class Lowering:
             case Reduce():
                 return [self.reduce(s)]
             case Barrier(kind, number, count, span):
-                return [PBarrier(kind, number, count, "written by the author", span)]
+                why = "written by the author" if span is not NOWHERE else "around accesses to other blocks"
+                return [PBarrier(kind, number, count, why, span)]
             case Alloc(buffer):
                 return [PScalar(s)] if buffer.scope is not Scope.SHARED else []
             case Let() | Store() | Atomic() | Print() | Trap() | Evaluate() | Break() | Continue():

@@ -21,6 +21,7 @@ from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
 from tilec.plan.barriers import place_barriers
+from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.hopper import Request, plan_hopper
@@ -100,6 +101,7 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 
 def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
+    check_clusters(launch, options.target)
     count = prod(threads)
     legal = legalise(launch.body, count, options.target, _ieee(kernel, options))
     room = _Room(kernel, launch, threads, legal, options.target, written)
@@ -114,11 +116,12 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
     if hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+    found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
         request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
-    panel = panel_rows(launch) if options.opt_level >= 2 else launch.panel
+    panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
     together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
     return LaunchPlan(launch, grid, threads, tuple(variants), panel, together)
 

@@ -63,13 +63,15 @@ class Settings:
 
 @dataclass(slots=True)
 class State:
-    """One block in execution. `env` holds the values of variables, `span` the statement being executed."""
+    """One block in execution. `env` holds the values of variables, `span` the statement being executed, `cluster_barrier` is what
+    happens at a barrier of its cluster, by kind."""
 
     memory: Memory
     env: dict[Var, Value]
     settings: Settings
     frames: list[Frame] = field(default_factory=list)
     span: Span = NOWHERE
+    cluster_barrier: Callable[[str, Span], None] | None = None
 
 
 def evaluate(e: Expr, st: State, mask: Mask) -> Value:

@@ -301,10 +301,12 @@ def _scan(s: Scan, st: State, mask: Mask) -> None:
 
 
 def _barrier(s: Barrier, st: State, mask: Mask) -> None:
-    if s.kind in ("block", "grid") and not mask_all(mask):
+    if (s.kind in ("block", "grid") or s.kind.startswith("cluster")) and not mask_all(mask):
         raise MeaningError("only some threads of the block reach this barrier", st.span)
     if s.kind == "grid" and st.settings.grid_barrier is not None:
         st.settings.grid_barrier()
+    if s.kind.startswith("cluster") and st.cluster_barrier is not None:
+        st.cluster_barrier(s.kind, s.span)
 
 
 def _trap(s: Trap, st: State, mask: Mask) -> None:

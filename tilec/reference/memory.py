@@ -44,6 +44,7 @@ class Memory:
     extent: Callable[[Expr], int]
     private: dict[Buffer, Private | None] = field(default_factory=dict)
     pointed: Mapping[int, Array] = field(default_factory=dict)
+    peer: Callable[[int, Span], Memory] | None = None  # the memory of another block of the cluster
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
         """The buffer's extents as numbers."""
@@ -63,6 +64,10 @@ class Memory:
     def array(self, buffer: Buffer, span: Span = NOWHERE) -> Array:
         """The live array of a global or tile buffer, reinterpreted when it is a view."""
         root = storage(buffer)
+        if buffer.peer is not None and buffer.view_of is not None:
+            if self.peer is None:
+                raise MeaningError(f"`{buffer.view_of.name}` of another block, in a launch without clusters", span)
+            return self.peer(self.extent(buffer.peer), span).array(buffer.view_of, span)
         if root.scope is Scope.GLOBAL:
             if root.workspace and root not in self.globals:
                 self.globals[root] = poison(self.shape(root), root.dtype)
@@ -242,7 +247,7 @@ def _overlap(data: Array, starts: Sequence[int], extents: Sequence[int]) -> tupl
 
 def enter_lanes(memory: Memory, lanes: tuple[int, ...]) -> Memory:
     """The memory as the iterations of a Parallel see it: private arrays on which all threads agree become theirs."""
-    inner = Memory(lanes, memory.globals, memory.tiles, memory.extent, pointed=memory.pointed)
+    inner = Memory(lanes, memory.globals, memory.tiles, memory.extent, pointed=memory.pointed, peer=memory.peer)
     rank = len(memory.lanes)
     for buffer, held in memory.private.items():
         inner.private[buffer] = None

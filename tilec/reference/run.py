@@ -1,4 +1,4 @@
-"""Runs a kernel: every launch in order, every block of its grid, one after another.
+"""Runs a kernel: every launch in order, every block of its grid, one after another; those that wait for each other together.
 
     run(kernel, {"A": a, "B": b, "C": c}, scalars={"alpha": 2.0})      writes into c
 """
@@ -15,6 +15,7 @@ from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Barrier
 from tilec.ir.visit import walk_stmt
+from tilec.reference.clusters import Member, cluster_places, run_cluster
 from tilec.reference.errors import InputError, MeaningError
 from tilec.reference.evaluate import Settings, State, evaluate
 from tilec.reference.execute import count_step, execute
@@ -82,6 +83,10 @@ def _launch(launch: Launch, tensors: dict[Buffer, Array], env: dict[Var, Value],
             raise MeaningError(f"{count} blocks that wait for each other are more than a GPU holds at once", launch.span)
         _together(launch, [_place(n, grid) for n in range(count)], tensors, env, settings)
         return
+    if launch.cluster != (1, 1, 1):
+        for blocks in cluster_places(grid, launch.cluster, launch.span):
+            run_cluster(blocks, lambda block, member: _block(launch, block, tensors, env, settings, member))
+        return
     for n in range(count):
         _block(launch, _place(n, grid), tensors, env, settings)
 
@@ -95,8 +100,11 @@ def _place(n: int, grid: list[int]) -> tuple[int, ...]:
     return tuple(place)
 
 
-def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings) -> None:
-    """One block from its first statement to its last."""
+def _block(
+    launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings,
+    member: Member | None = None,
+) -> None:  # fmt: skip
+    """One block from its first statement to its last; `member` is its place in a cluster."""
     threads = launch.threads or DEFAULT_THREADS
     local = dict(env)
     for var, at in zip(launch.block_vars, block, strict=True):
@@ -107,6 +115,8 @@ def _block(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array],
         local[var] = places[var.axis].astype(np_dtype(var.dtype))
     memory = Memory((linear.size,), tensors, {}, lambda e: 0, pointed=settings.pointed)
     state = State(memory, local, settings, span=launch.span)
+    if member is not None:
+        memory.peer, state.cluster_barrier = member.join(memory), member.barrier
 
     def extent(e: Expr) -> int:
         return int(evaluate(e, state, True))

@@ -1,0 +1,27 @@
+"""The samples that need clusters of blocks: held against NumPy at float64 and against their own meaning, and taken by nvcc."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiling import run_emulated, run_reference
+from tests.samples.kit import compile_sample, fresh, half
+from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
+
+
+@needs_gxx
+@pytest.mark.parametrize("defines", [{"M": 3, "N": 4096}, {"M": 2, "N": 4096, "blocks": 8, "threads": 128}, {"M": 3, "N": 2048, "blocks": 2}], ids=str)
+def test_softmax_of_long_rows(defines: dict[str, Any]) -> None:
+    x = half(fresh().standard_normal((defines["M"], defines["N"])) * 3)
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    compiled = compile_sample("clusters/softmax.py", defines, "sm_90")
+    values = {"X": x, "Y": np.full_like(x, np.nan)}
+    for out in (run_reference(compiled, values), run_emulated(compiled, values, "lazy"), run_emulated(compiled, values, "eager")):
+        assert np.abs(out["Y"] - e / e.sum(1, keepdims=True)).max() <= 1e-3
+
+
+@needs_nvcc
+def test_nvcc_takes_them(tmp_path: Path) -> None:
+    nvcc_compile(compile_sample("clusters/softmax.py", {}, "sm_90").cu, "sm_90", tmp_path)
