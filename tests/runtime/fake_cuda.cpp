@@ -74,20 +74,19 @@ int cuModuleGetFunction(void** function, void*, const char* name) { return *func
 int cuFuncSetAttribute(void* function, int which, int value) { return say("attribute %s %d %d", (char*)function, which, value), 0; }
 int cuPointerGetAttribute(int* value, int, unsigned long address) { return *value = address >= 0x200000000ul ? 1 : 0, 0; }
 int cuStreamSynchronize(void* stream) { return say("synchronize %p", stream), 0; }
-int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
-                   void** values, void**) {
+struct Config { unsigned grid[3], block[3], shared; void* stream; const int* attributes; unsigned count; };
+int cuLaunchKernelEx(const Config* c, void* function, void** values, void**) {
   std::string line;
   for (int i = 0; i < arguments; ++i) {
     char word[32];
     std::snprintf(word, sizeof word, " %lx", *static_cast<unsigned long*>(values[i]));
     line += word;
   }
-  say("launch %s device %ld grid %u %u %u block %u %u %u shared %u stream %ld:%s", (char*)function, reinterpret_cast<long>(current) - 0x1000, gx, gy, gz,
-      bx, by, bz, shared, reinterpret_cast<long>(stream), line.c_str());
+  for (unsigned i = 0; i < c->count; ++i)
+    if (c->attributes[18 * i] == 2 && c->attributes[18 * i + 2] == 1) say("together");
+  say("launch %s device %ld grid %u %u %u block %u %u %u shared %u stream %ld:%s", (char*)function, reinterpret_cast<long>(current) - 0x1000, c->grid[0],
+      c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, reinterpret_cast<long>(c->stream), line.c_str());
   return 0;
-}
-int cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* s, void** v) {
-  return say("together"), cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s, v, nullptr);
 }
 int cuMemsetD8Async(unsigned long address, unsigned char value, size_t size, void*) { return say("clear %lx %d %zu", address, value, size), 0; }
 int cuTensorMapEncodeTiled(void* map, int, unsigned, void* address, const void*, const void*, const void*, const void*, int, int, int, int) {

@@ -58,7 +58,7 @@ class Kernel:
         self._names = [p["name"] for p in params]
         self._dtypes = [p["dtype"] for p in params]
         self._kinds = [_kind(p) for p in params]
-        self._quick = [numbers.quick_bits(d) for d in self._dtypes]
+        self._formats = ["Q" if k != _FLOAT else numbers.pack_format(d) for k, d in zip(self._kinds, self._dtypes, strict=True)]
         self._slots = {name: i for i, name in enumerate(self._names)}
         self.outputs: tuple[str, ...] = tuple(entry["outputs"] if outputs is None else outputs)
         for name in self.outputs:
@@ -146,9 +146,9 @@ class Kernel:
             given[at] = value
         return given
 
-    def _read(self, given: Sequence[Any], stream: int | None) -> tuple[list[int], tuple[Any, ...], list[Any]]:
+    def _read(self, given: Sequence[Any], stream: int | None) -> tuple[list[int | float], tuple[Any, ...], list[Any]]:
         """The values of the slots as far as they are known, the key of the plan, and what must stay alive until the launch."""
-        values: list[int] = []
+        values: list[int | float] = []
         key: list[Any] = []
         owners: list[Any] = []
         for i, (kind, a) in enumerate(zip(self._kinds, given, strict=True)):
@@ -156,7 +156,8 @@ class Kernel:
                 values.append(0)
                 key.append(a)
             elif kind == _FLOAT:
-                values.append(self._float(i, a))
+                quick = type(a) is float and self._formats[i] != "Q"
+                values.append(a if quick else numbers.packable(self._names[i], a, self._dtypes[i]))
             else:
                 read = self._readers.get(type(a)) or self._reader(a)
                 if read is not None:
@@ -168,13 +169,6 @@ class Kernel:
                 values.append(address)
                 key += (about, address % ALIGNMENT)
         return values, tuple(key), owners
-
-    def _float(self, slot: int, value: Any) -> int:
-        quick = self._quick[slot]
-        if quick is not None and type(value) is float:
-            with contextlib.suppress(OverflowError):
-                return quick(value)
-        return numbers.bits(self._names[slot], value, self._dtypes[slot])
 
     def _reader(self, array: Any) -> Callable[[Any], Reading] | None:
         found = arrays.reader(array)
@@ -231,8 +225,8 @@ class Kernel:
         stream = arrays.stream_source(tensors, device)
         allocator = arrays.Allocator(tensors, device) if outputs or size else None
         zeroed = int(self.entry.get("workspace_zeroed", 0))
-        count = len(self._names) + 1
-        return Plan(device, gpu.context(device), count, tuple(fixed), outputs, size, launches, env, stream, zeroed, allocator)
+        formats = (*self._formats, "Q")
+        return Plan(gpu, device, gpu.context(device), formats, tuple(fixed), outputs, size, launches, env, stream, zeroed, allocator)
 
     def _launch(self, device: int, chosen: arguments.Chosen, slots: Mapping[str, int]) -> Launch:
         v = chosen.variant
@@ -245,7 +239,7 @@ class Kernel:
 
     # ---- from a plan to the GPU
 
-    def _finish(self, plan: Plan, given: list[Any], values: list[int], stream: int | None, owners: list[Any]) -> Any:
+    def _finish(self, plan: Plan, given: list[Any], values: list[int | float], stream: int | None, owners: list[Any]) -> Any:
         """Makes outputs and scratch memory and launches; `owners` keep borrowed memory alive until the launch is queued."""
         for slot, number in plan.fixed:
             values[slot] = number
@@ -257,7 +251,13 @@ class Kernel:
         scratch = plan.allocator.empty((plan.workspace_bytes,), "uint8", stream) if plan.workspace_bytes else None
         values.append(0 if scratch is None else plan.allocator.address(scratch))
         if plan.launches:
-            plan.launch(driver(), values, plan.stream() if stream is None else stream)
+            try:
+                plan.launch(values, stream)
+            except OverflowError:
+                for name, a, dtype, kind in zip(self._names, given, self._dtypes, self._kinds, strict=True):
+                    if kind == _FLOAT:
+                        numbers.bits(name, a, dtype)  # says which one does not fit
+                raise
         del owners
         if not self._returned:
             return None

@@ -51,17 +51,19 @@ def driver() -> Driver:
 
 
 class Driver:
-    """An initialised driver library. Every method that fails raises GpuError."""
+    """An initialised driver library. Every method that fails raises GpuError.
+
+    `launch` and `get_current` are the driver's cuLaunchKernelEx and cuCtxGetCurrent themselves, which every call of a kernel needs:
+    they take ctypes objects and return a CUresult.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
-        pointer, unsigned = ctypes.c_void_p, ctypes.c_uint
-        self.launch_kernel = library.cuLaunchKernel
-        self.launch_kernel.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
-        self.launch_cooperative = library.cuLaunchCooperativeKernel
-        self.launch_cooperative.argtypes = [pointer, *[unsigned] * 7, pointer, pointer]
+        try:
+            self.launch = library.cuLaunchKernelEx
+        except AttributeError:
+            raise MissingError("the NVIDIA driver is older than CUDA 12: install a newer one") from None
         self.get_current = library.cuCtxGetCurrent
-        self.get_current.argtypes = [pointer]
         self._contexts: dict[int, int] = {}
         try:
             self.call("cuInit", ctypes.c_uint(0))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from tilec.ir.dtypes import DType, Kind, int_range, lookup
@@ -119,13 +118,18 @@ def _round(value: float, exponent_bits: int, mantissa_bits: int) -> int:
     return whole + ((exponent + bias - 1) << mantissa_bits)  # the leading one adds 1 to the exponent field
 
 
-def quick_bits(dtype: str) -> Callable[[float], int] | None:
-    """A fast way from a Python float to its bits for the types that C knows; it raises whatever it likes for what is not so simple."""
-    letters = {"float64": "dQ", "float32": "fI", "tfloat32": "fI", "float16": "eH"}.get(dtype)
-    if letters is None:
-        return None
-    pack, unpack = struct.Struct(f"<{letters[0]}").pack, struct.Struct(f"<{letters[1]}").unpack
-    return lambda value: int(unpack(pack(value))[0])
+def pack_format(dtype: str) -> str:
+    """How `struct` writes a scalar into eight bytes: a float of the types that C knows from a Python float, the rest from its bits."""
+    return {"float64": "d", "float32": "f4x", "tfloat32": "f4x", "float16": "e6x"}.get(dtype, "Q")
+
+
+def packable(name: str, value: Any, dtype: str) -> int | float:
+    """What `struct` takes for `value` in that format. Raises ArgumentError, which names the parameter."""
+    found, letters = bits(name, value, dtype), pack_format(dtype)
+    if letters == "Q":
+        return found
+    number: float = struct.unpack(f"<{letters}", found.to_bytes(8, "little"))[0]
+    return number
 
 
 def is_integer(dtype: str) -> bool:
