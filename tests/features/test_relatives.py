@@ -140,3 +140,31 @@ def k(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
 """
     a = np.random.default_rng().integers(-9, 9, 64).astype(I32)
     check(text, {"A": a, "O": poison((64,), I32)}, {"O": 2 * np.concatenate([[0], np.cumsum(a)[:-1]])})
+
+
+def test_fragment_seen_under_another_shape_and_type() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 32), "float16"), U: T.Tensor((32, 32), "uint32"), S: T.Tensor((32, 4), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_shared((32, 16), "float16")
+        b = T.alloc_shared((16, 32), "float16")
+        acc = T.alloc_fragment((32, 32), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.clear(acc)
+        T.gemm(a, b, acc)
+        split = T.reshape(acc, (32, 4, 8))
+        for i, j, h in T.Parallel(32, 4, 8):
+            split[i, j, h] = T.max(split[i, j, h], 0.0)
+        sums = T.alloc_fragment((32, 4), "float32")
+        T.reduce_sum(split, sums, dim=-1)
+        T.copy(sums, S)
+        bits = T.view(acc, (32, 32), "uint32")
+        T.copy(bits, U)
+"""
+    rng = np.random.default_rng()
+    a, b = (rng.integers(-3, 3, s).astype(np.float16) for s in ((32, 16), (16, 32)))
+    c = np.maximum(a.astype(F32) @ b.astype(F32), 0)
+    values = {"A": a, "B": b, "U": poison((32, 32), np.uint32), "S": poison((32, 4), F32)}
+    check(text, values, {"U": c.view(np.uint32), "S": c.reshape(32, 4, 8).sum(-1)})

@@ -17,7 +17,7 @@ from tilec.diagnostics import Diagnostic, Severity, Span
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
-from tilec.ir.visit import map_expr, map_stmt, stmt_children, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt_children, stmt_exprs, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, register_index
@@ -89,7 +89,7 @@ def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
 
 def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None) -> Legal:
     """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already."""
-    remarks: list[Diagnostic] = []
+    body, remarks = _viewed(body)
     body = _expand(by_thread(snapshots(body)))
     for _ in range(64):
         stage = _Stage(threads, target, ieee)
@@ -104,6 +104,26 @@ def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mappin
             body = _move(body, old, new)
         body = _expand(body)  # what fills a tile that has left the registers
     raise AssertionError("layouts did not settle")
+
+
+def _viewed(body: Stmt) -> tuple[Stmt, list[Diagnostic]]:
+    """Moves fragments that are also seen under another shape or type to shared memory, where the order of their bytes is plain."""
+    table: dict[Buffer, Buffer] = {}
+
+    def moved(b: Buffer) -> Buffer:
+        if b not in table:
+            table[b] = replace(b, scope=Scope.SHARED, view_of=None if b.view_of is None else moved(b.view_of))
+        return table[b]
+
+    for s in walk_stmt(body):
+        for b in buffers_of(s):
+            if b.scope is Scope.FRAGMENT and b.view_of is not None:
+                moved(b)
+    remarks = [
+        Diagnostic(Severity.REMARK, "TL0501", f"{b.name} has a view: it lives in shared memory instead of registers", b.span)
+        for b in table if b.view_of is None
+    ]  # fmt: skip
+    return (replace_buffers(body, table) if table else body), remarks
 
 
 def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
