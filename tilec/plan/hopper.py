@@ -177,9 +177,8 @@ def _join(found: Match, k: int, facts: Facts) -> int:
         step = Binary("mul", loop.var, Const(k, INT32), INT32)
         if coefficient(e, loop.var) != k or prove(Compare("eq", e, cast(step, e.dtype)), facts) is not True:
             return 1
-        end = Binary("mul", substitute(loop.stop, found.resolved), Const(k, loop.stop.dtype), loop.stop.dtype)
-        extent = copy.src.buffer.shape[along]
-        if prove(Compare("ge", cast(end, INT64), cast(extent, INT64)), facts) is not True:
+        end = Binary("mul", cast(substitute(loop.stop, found.resolved), INT64), Const(k, INT64), INT64)  # 32 bits may not hold it
+        if prove(Compare("ge", end, cast(copy.src.buffer.shape[along], INT64)), facts) is not True:
             return 1
     return 128 // row
 
