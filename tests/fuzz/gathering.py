@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ from tests.fuzz.program import Program
 from tests.fuzz.statements import generate
 
 MOST_STATEMENTS = 10
+_NUMBER = re.compile(r"\d+")
 
 
 @st.composite
@@ -34,33 +36,39 @@ def _explore(seed: int, examples: int, phases: tuple[Phase, ...], test: Callable
 
 
 def gather(seed: int, examples: int) -> list[Program]:
-    """The different programs among so many examples of a seed, in the order in which hypothesis draws them."""
+    """The different programs among so many examples of a seed, in the order in which hypothesis draws them.
+
+    Those that only differ in numbers, of which hypothesis likes to draw many, count as one.
+    """
     found: dict[str, Program] = {}
 
     def keep(p: Program) -> None:
-        found.setdefault(p.text(), p)
+        found.setdefault(_NUMBER.sub("0", p.text()), p)
 
     _explore(seed, examples, (Phase.generate,), keep)
     return list(found.values())
 
 
-def smallest(seed: int, examples: int, first: Program, fails: Callable[[Program], bool], seconds: float = 60) -> Program:
-    """The simplest program that shrinking finds from `first`, which is among the examples of the seed and fails.
+class _Enough(KeyboardInterrupt):
+    """Ends hypothesis, which has no limit for the time that shrinking takes."""
 
-    After so many seconds nothing new is taken to fail, so that hypothesis comes to an end.
-    """
+
+def smallest(seed: int, examples: int, first: Program, fails: Callable[[Program], bool], seconds: float = 60) -> Program:
+    """The simplest program that shrinking finds within so many seconds from `first`, which is among the examples and fails."""
     verdicts: dict[str, bool] = {first.text(): True}
     failing: list[Program] = []
     end = time.monotonic() + seconds
 
     def test(p: Program) -> None:
+        if time.monotonic() > end:
+            raise _Enough
         text = p.text()
         if text not in verdicts:
-            verdicts[text] = bool(failing) and time.monotonic() < end and fails(p)
+            verdicts[text] = bool(failing) and fails(p)
         if verdicts[text]:
             failing.append(p)
             raise AssertionError
 
-    with contextlib.suppress(AssertionError):
+    with contextlib.suppress(AssertionError, _Enough):
         _explore(seed, examples, (Phase.generate, Phase.shrink), test)
     return failing[-1] if failing else first

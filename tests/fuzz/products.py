@@ -52,6 +52,14 @@ def matmul(p: Program) -> None:
     grid = (-(-sizes["N"] // bn), -(-sizes["M"] // bm))
     _launch(p, (128, 256, 64), *grid, *([2] if batch else []))
     written = {n: _sized(p, n, sizes) for n in "MNK"}
+    splits = c.pick((2, 3)) if not batch and result.bits == 32 and c.chance(20) else 0
+    if splits:
+        _launch(p, (128, 256), *grid, splits)
+    if c.chance(50):
+        ends = [str(n) for n in p.grid[2:]]
+        p.grid_text = (f"T.ceildiv({written['N']}, {bn})", f"T.ceildiv({written['M']}, {bm})", *ends)
+    if c.chance(20):
+        p.line(f"T.use_swizzle({c.pick((4, 10))})")
     first, lead, shape = ("2, ", "bz, ", (2,)) if batch else ("", "", ())
 
     def tensor(rows: str, columns: str) -> Tile:
@@ -64,8 +72,11 @@ def matmul(p: Program) -> None:
     clears = c.chance(30)
     if not clears:
         p.line(f"T.clear({acc.name})")
-    p.line(f"for k in T.Pipelined(T.ceildiv({written['K']}, {bk}), num_stages={c.pick((2, 0, 1, 3, 4))}):")
-    for source, tile, at in ((a, a_s, "k, by" if ta else "by, k"), (b, b_s, "bx, k" if tb else "k, bx")):
+    steps, step = f"T.ceildiv({written['K']}, {bk})", "k"
+    if splits:
+        steps, step = f"T.ceildiv({steps}, {splits})", f"(k * {splits} + bz)"
+    p.line(f"for k in T.Pipelined({steps}, num_stages={c.pick((2, 0, 1, 3, 4))}):")
+    for source, tile, at in ((a, a_s, f"{step}, by" if ta else f"by, {step}"), (b, b_s, f"bx, {step}" if tb else f"{step}, bx")):
         where = ", ".join(f"{v} * {n}" for v, n in zip(at.split(", "), tile.shape, strict=True))
         p.line(f"    T.copy({source.name}[{lead}{where}], {tile.name})")
     flags = f"{', transpose_A=True' if ta else ''}{', transpose_B=True' if tb else ''}{', clear_accum=k == 0' if clears else ''}"
@@ -73,6 +84,11 @@ def matmul(p: Program) -> None:
     p.tiles = [acc]
     bound = 9 * sizes["K"]
     p.learn(acc, Value("", result, 0.0 if bound <= 2048 or result.bits == 32 else 2.0**-10, bound, float(bound)), True)
+    if splits:
+        out = p.tensor(result, (sizes["M"], sizes["N"]), "counted", f"({written['M']}, {written['N']})")
+        p.line(f"T.atomic_add({out.name}[by * {bm}, bx * {bn}], {acc.name})")
+        p.tiles = []
+        return
     _epilogue(p, acc, (bm, bn), (sizes["M"], sizes["N"]), (written["M"], written["N"]), first, lead)
 
 
@@ -87,6 +103,12 @@ def _epilogue(p: Program, acc: Tile, tile: tuple[int, int], sizes: tuple[int, in
     if c.chance(40):
         p.line(f"for i, j in T.Parallel({bm}, {bn}):")
         p.line(f"    {acc.name}[i, j] = T.max({acc.name}[i, j], 0)")
+    if c.chance(20):
+        rows = p.alloc(acc.dtype, (bm,), "fragment")
+        p.line(f"T.reduce_{c.pick(('max', 'min'))}({acc.name}, {rows.name}, dim=1)")
+        p.line(f"for i, j in T.Parallel({bm}, {bn}):")
+        p.line(f"    {acc.name}[i, j] = {acc.name}[i, j] - {rows.name}[i]")
+        p.learn(acc, Value("", acc.dtype, acc.noise, None, 2 * acc.peak), True)
     d = dtype(c.pick((acc.dtype.name, "float16", "float32", "bfloat16")))
     out = p.tensor(d, (*((2,) if first else ()), m, n), "poison", f"({first}{written[0]}, {written[1]})")
     out.learn(acc.element(), True)
@@ -101,6 +123,35 @@ def _epilogue(p: Program, acc: Tile, tile: tuple[int, int], sizes: tuple[int, in
         p.line(f"for i, j in T.Parallel({bm}, {bn}):")
         p.line(f"    {out.name}[{lead}by * {bm} + i, bx * {bn} + j] = T.cast({acc.name}[i, j], '{d}')")
     p.tiles = []
+
+
+def chained(p: Program) -> None:
+    """(A B) C: the first product becomes the left operand of the second, through a fragment or through shared memory."""
+    c = p.choices
+    if p.threads % 32:
+        return p.copy_in()
+    m, n, k, w = c.pick((16, 64, 32, 128)), c.pick((16, 32, 64)), c.pick((16, 32)), c.pick((16, 32, 8, 64))
+    d = dtype(c.pick(("float16", "bfloat16", "float16")))
+    ta, tb, tc = c.chance(20), c.chance(50), c.chance(20)
+    a, b, right = (p.alloc(d, s, "shared") for s in ((k, m) if ta else (m, k), (n, k) if tb else (k, n), (w, n) if tc else (n, w)))
+    first, second = p.alloc(dtype("float32"), (m, n), "fragment"), p.alloc(dtype("float32"), (m, w), "fragment")
+    between = p.alloc(d, (m, n), c.pick(("fragment", "shared")))
+    for t in (a, b, right):
+        p.copy_in(t, p.tensor(d, (c.pick((64, 33, 200)), c.pick((64, 40, 57))), "small"))
+    p.line(f"T.clear({second.name})")
+    loop, policy = p.name("k"), c.pick(("", ", policy=T.GemmWarpPolicy.FullRow"))
+    turns = c.pick((1, 2, 0, 3))
+    p.line(f"for {loop} in {c.pick(('T.serial', 'T.unroll', 'range'))}({turns}):")
+    p.line(f"    T.clear({first.name})")
+    p.line(f"    T.gemm({a.name}, {b.name}, {first.name}, transpose_A={ta}, transpose_B={tb}{policy})")
+    p.line(f"    for i, j in T.Parallel({m}, {n}):")
+    p.line(f"        {first.name}[i, j] = T.max(T.min({first.name}[i, j] + {loop}, {c.pick((100, 3))}), -100)")
+    p.line(f"    T.copy({first.name}, {between.name})")
+    p.line(f"    T.gemm({between.name}, {right.name}, {second.name}, transpose_B={tc}{policy})")
+    p.tiles = [t for t in p.tiles if t is not between and (turns or t is not first)]
+    if turns:
+        p.learn(first, Value("", first.dtype, 0.0, 100, 100.0), True)
+    return p.learn(second, Value("", second.dtype, 0.0, 300 * n * turns, 300.0 * n * turns), True)
 
 
 def attention(p: Program) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -26,7 +26,10 @@ TYPES = (*FLOATS[:3], *INTS[:2], *FLOATS[3:], *INTS[2:], "bool", *FP8)
 
 @dataclass(slots=True)
 class Tensor:
-    """A tensor argument: what its elements are (small whole numbers, quarters or anything), and how its shape is written."""
+    """A tensor argument: what its elements are, and how its shape is written.
+
+    Inputs hold small whole numbers, quarters or anything (wild); outputs poison, or small whole numbers that are updated (counted).
+    """
 
     tile: Tile
     written: str
@@ -49,7 +52,7 @@ class Tensor:
             return poison(shape, d)
         if d.is_float:
             small = rng.integers(-3, 4, shape)
-            return np.asarray(cast(small / {"small": 1, "quarters": 4, "wild": 0.37}[self.contents], d))
+            return np.asarray(cast(small / {"small": 1, "counted": 1, "quarters": 4, "wild": 0.37}[self.contents], d))
         low, high = int_range(d) if self.contents == "wild" else (max(int_range(d)[0], -3), min(int_range(d)[1], 3))
         return rng.integers(low, high, shape, np_dtype(d), endpoint=True) if d.name != "bool" else rng.integers(0, 2, shape) != 0
 
@@ -78,7 +81,7 @@ class Program:
     def start(cls, c: Choices) -> Program:
         """A program with a launch and a few input tensors."""
         grid = tuple(c.pick((2, 1, 3)) for _ in range(c.pick((1, 2, 1, 3))))
-        p = cls(c, c.pick((128, 32, 64, 256, 1, 96)), grid, "sm_90a" if c.chance(15) else "sm_80")
+        p = cls(c, c.pick((128, 32, 64, 256, 1, 96, 160, 48, 100)), grid, "sm_90a" if c.chance(20) else "sm_80")
         p.blocks = list(zip(("bx", "by", "bz"), grid, strict=False))
         p.scalars = [Value(v, INT32, bound=n - 1, peak=n) for v, n in p.blocks]
         for _ in range(c.between(1, 4)):
@@ -150,13 +153,13 @@ class Program:
             shape = self.shape(c.pick((2, 1, 2, 3)))
         contents = contents or c.pick(("small", "quarters", "wild"))
         sizes = [str(n) for n in shape]
-        if not written and contents != "poison" and c.chance(25):
+        if not written and contents not in ("poison", "counted") and c.chance(25):
             at = c.below(len(shape))
             sizes[at] = f"d{len(self.head)}"
             self.head.append(f'{sizes[at]} = T.dynamic("{sizes[at]}")')
             self.scalars.append(Value(sizes[at], INT32, bound=shape[at], peak=shape[at]))
-        stem = "out" if contents == "poison" else "in"
-        tile = Tile(self.name(stem), d, shape, "global", ready=contents != "poison")
+        stem = {"poison": "out", "counted": "all"}.get(contents, "in")
+        tile = Tile(self.name(stem), d, shape, "global", ready=stem == "in")
         if contents == "small" or d.name == "bool":
             tile.bound, tile.peak = (3 if d.name != "bool" else 1), 3
         elif contents == "quarters":
@@ -274,10 +277,21 @@ class Program:
         sizes = [c.between(1, min(a, b)) for a, b in zip(source.shape, target.shape, strict=True)]
         sides = []
         for t in (source, target):
-            starts = [c.below(n - size + 1) for n, size in zip(t.shape, sizes, strict=True)]
-            sides.append(f"{t.name}[{', '.join(f'{s}:{s + size}' for s, size in zip(starts, sizes, strict=True))}]")
+            sides.append(f"{t.name}[{self.part(t.shape, sizes)}]")
         self.line(f"T.copy({sides[0]}, {sides[1]})")
         return self.learn(target, source.element(), False)
+
+    def part(self, shape: Sequence[int], sizes: Sequence[int]) -> str:
+        """A part of a tile: each dimension starts at a number, or where block and loop indices say."""
+        c, ends = self.choices, []
+        for n, size in zip(shape, sizes, strict=True):
+            if c.chance(30):
+                start = self.expressions.index(n - size + 1, self.context(), 0)
+                ends.append(f"{start}:{start} + {size}")
+            else:
+                at = c.below(n - size + 1)
+                ends.append(f"{at}:{at + size}")
+        return ", ".join(ends)
 
     def fill(self, target: Tile | None = None) -> None:
         """T.fill or T.clear of a tile or of a part."""
@@ -286,8 +300,7 @@ class Program:
         value = self.expressions.value(target.dtype, self.context(), c.below(2), not self.admits(target, 1))
         value = self.fitted(target, value)
         if target.ready and c.chance(30):
-            bounds = [(c.below(n), n) for n in target.shape]
-            part = ", ".join(f"{a}:{c.between(a + 1, n)}" for a, n in bounds)
+            part = self.part(target.shape, [c.between(1, n) for n in target.shape])
             self.line(f"T.fill({target.name}[{part}], {value.text})")
             return self.learn(target, value, False)
         if c.chance(40):
@@ -331,9 +344,8 @@ class Program:
             return None
         dim, extents, part = c.below(len(source.shape)), source.shape, ""
         if c.chance(15):
-            starts = [c.below(n) for n in extents]
-            extents = tuple(c.between(1, n - a) for n, a in zip(extents, starts, strict=True))
-            part = f"[{', '.join(f'{a}:{a + n}' for a, n in zip(starts, extents, strict=True))}]"
+            extents = tuple(c.between(1, n) for n in extents)
+            part = f"[{self.part(source.shape, extents)}]"
         rest = extents[:dim] + extents[dim + 1 :]
         shape = extents[:dim] + (1,) + extents[dim + 1 :] if not rest or c.chance(20) else rest
         d = dtype("bool") if op in ("any", "all") and c.chance(50) else source.dtype

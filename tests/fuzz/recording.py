@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import time
 from collections import Counter
@@ -35,7 +36,7 @@ class Record:
     commit: str = ""
 
     def __post_init__(self) -> None:
-        self.commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+        self.commit = os.environ.get("TILEC_FUZZ_COMMIT") or _head()
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -118,6 +119,10 @@ def _told(lines: list[dict[str, Any]], different: int) -> str:
     total = max(1, kinds.total())
     shown = "\n".join(f"  {name:28} {n:6} {100 * n / total:5.1f} %" for name, n in used.most_common())
     return f"{len(lines)} seeds, {different} different programs: {dict(kinds)}\nby commit: {dict(commits)}\n{shown}"
+
+
+def _head() -> str:
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _depth(number: int) -> Depth:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tests.fuzz import memory, products
+from tests.fuzz import exchange, memory, products
 from tests.fuzz.choices import Choices
 from tests.fuzz.program import MOST_ELEMENTS, Program
 from tests.fuzz.values import Context, Tile, Value, dtype, noise_of, whole_range
@@ -45,6 +45,7 @@ def statement(p: Program, depth: int) -> None:
         (3, Program.copy_in), (4, Program.copy_tile), (2, Program.fill), (4, Program.reduce), (2, Program.scan), (9, parallel),
         (2, gemm), (2, snapshot), (1, threads_code), (1, stored_here), (1, memory.atomics), (1, memory.scratch), (1, memory.view),
         (1, memory.private_copies), (1, memory.sliced_gemm), (1, memory.left_early), (1, memory.runtime_extent),
+        (1, exchange.shared_updates), (1, exchange.elementwise), (1, exchange.moved), (1, exchange.warps), (1, products.chained),
     ]  # fmt: skip
     nested: list[tuple[int, Callable[[Program, int], None]]] = [(2, serial), (2, branch), (2, pipelined), (1, whiles)]
     if depth and p.choices.chance(20):
