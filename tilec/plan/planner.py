@@ -115,8 +115,8 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
         variants = [replace(_variant(room, symbol, {}, aligned=True))]
     hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
-    if hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
     found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
+    if hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
