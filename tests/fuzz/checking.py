@@ -25,12 +25,13 @@ from tilec.reference.values import Array
 TOLERANCE = 32
 BATCH = 8
 REFUSED = "refused"
+TOO_LARGE = "too large"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What went wrong with a program; `kind` is refused, internal, reference, nvrtc, build, a status of the emulator, differs, or
-    batch for programs that only fail together."""
+    batch for programs that only fail together. "Too large" for the machine's shared memory is no fault, but counts as no program."""
 
     kind: str
     detail: str
@@ -103,7 +104,7 @@ def _check_file(programs: Sequence[Program], depth: Depth) -> list[Finding | Non
         compiled = compile_text(file_text(programs), arch=programs[0].arch)
     except CompileError as error:
         shown = "; ".join(f"{d.code} {d.message} at line {d.span.line}" for d in error.diagnostics)
-        return all_fail("internal" if "TL09" in shown else REFUSED, shown)
+        return all_fail("internal" if "TL09" in shown else TOO_LARGE if "TL0401" in shown else REFUSED, shown)
     except Exception:
         return all_fail("internal", traceback.format_exc(limit=-6))
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.checking import BATCH, Depth, Finding, check, check_all
+from tests.fuzz.checking import BATCH, TOO_LARGE, Depth, Finding, check, check_all
 from tests.fuzz.features import features
 from tests.fuzz.gathering import gather, smallest
 from tests.fuzz.program import Program
@@ -46,7 +46,7 @@ class Record:
     @property
     def failed(self) -> bool:
         """Whether any program failed."""
-        return any(kind != AGREE for line in self.lines for kind in line["kinds"])
+        return any(kind not in (AGREE, TOO_LARGE) for line in self.lines for kind in line["kinds"])
 
     def check_seed(self, seed: int) -> None:
         """Checks the programs of a seed that no earlier seed had, unless the seed is done."""
@@ -60,7 +60,7 @@ class Record:
             part = fresh[at : at + BATCH * 4]
             for p, found in zip(part, check_all(part, _depth(seed + at // (BATCH * 4))), strict=True):
                 kinds[found.kind if found else AGREE] += 1
-                if found:
+                if found and found.kind != TOO_LARGE:
                     self.keep(f"{seed}-{_hash(p)}", f"# {p.arch} {found.kind}: {found.detail}", p)
                     failing.setdefault(found.kind, p)
         for kind, p in failing.items():
@@ -118,7 +118,7 @@ def _told(lines: list[dict[str, Any]], different: int) -> str:
         commits[line["commit"]] += sum(line["kinds"].values())
     total = max(1, kinds.total())
     shown = "\n".join(f"  {name:28} {n:6} {100 * n / total:5.1f} %" for name, n in used.most_common())
-    return f"{len(lines)} seeds, {different} different programs: {dict(kinds)}\nby commit: {dict(commits)}\n{shown}"
+    return f"{len(lines)} seeds, {different} different programs, checked: {dict(kinds)}\nby commit: {dict(commits)}\n{shown}"
 
 
 def _head() -> str:

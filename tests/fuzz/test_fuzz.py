@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from tests.fuzz.checking import Depth, check, check_all
+from tests.fuzz.checking import TOO_LARGE, Depth, check, check_all
 from tests.fuzz.gathering import gather, smallest
 from tests.fuzz.program import Program
 from tests.toolchain import needs_gxx
@@ -28,7 +28,7 @@ def test_programs_agree_with_the_reference(part: int) -> None:
     assert len(programs) == PART
     depth = Depth(races=part % 4 == 0)
     for p, found in zip(programs, check_all(programs, depth), strict=True):
-        if found is None:
+        if found is None or found.kind == TOO_LARGE:
             continue
         kind = found.kind
 
