@@ -267,15 +267,15 @@ class BodyWriter:
                 number, count = self.spell.expr(s.id, facts), self.spell.expr(s.count, facts)
                 self.spell.need(call if isinstance(s.id, Const) else f"{call}_at")
                 return f"{call}<{number}>({count});" if isinstance(s.id, Const) else f"{call}_at({number}, {count});"
+            case "cluster" | "cluster_arrive" | "cluster_arrive_relaxed" | "cluster_wait":
+                call = "cluster_sync" if s.kind == "cluster" else s.kind
+                self.spell.need(call)
+                return f"{call}();"
             case "grid":
                 self.spell.need("grid_sync")
                 return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
             case _:
                 return "__syncthreads();"
-            case "cluster" | "cluster_arrive" | "cluster_arrive_relaxed" | "cluster_wait":
-                call = "cluster_sync" if s.kind == "cluster" else s.kind
-                self.spell.need(call)
-                return f"{call}();"
 
     # ---- products and pipelines ------------------------------------------------------------------------------------
 
