@@ -72,6 +72,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0320": "The operands of T.gemm do not fit each other. With op(a) M x K and op(b) K x N, the accumulator is M x N.",
         "TL0321": "T.gemm has no instruction for these element types, or none that accumulates in this type.",
         "TL0322": "A tile that lives in registers is printed as a whole; copy it to a shared tile first.",
+        "TL0324": "T.gemm_sp puts the two kept elements of each four back in their places and multiplies the dense tile.",
         "TL0323": "An argument of T.gemm has a value that it does not know.",
         "TL0330": "A reduction over a dimension that the tile does not have, or into a tile of another shape.",
         "TL0331": "The reduction is not defined for this element type.",

@@ -31,6 +31,7 @@ from tilec.language import (
     random,
     reduce,
     reducers,
+    sparse,
     sync,
     tensors,
     threads,
@@ -45,7 +46,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Tensors, sizes and views": tensors.ENTRIES + pointers.ENTRIES + layouts.ENTRIES,
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
-    "GEMM": gemm.ENTRIES,
+    "GEMM": gemm.ENTRIES + sparse.ENTRIES,
     "Reductions and scans": reduce.ENTRIES + reducers.ENTRIES,
     "Loops": loops.ENTRIES,
     "Mathematics": mathfns.ENTRIES,
@@ -109,6 +110,7 @@ def modules() -> Mapping[str, Namespace]:
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
+    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS}
     hints = {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {

@@ -136,4 +136,4 @@ def _shape_help(k: Expr, k2: Expr, c: tuple[Expr, ...], m: Expr, n: Expr) -> str
 
 ENTRIES: tuple[Entry, ...] = works(gemm) + refused(
     "use T.gemm, which chooses the instruction and waits for it", "wgmma_gemm", "tcgen05_gemm", "wait_wgmma", "gemm_v1", "gemm_v2",
-) + refused("use T.gemm on dense operands", "gemm_sp", "tcgen05_gemm_blockscaled", "mma_gemm_blockscaled")  # fmt: skip
+) + refused("use T.gemm on dense operands", "tcgen05_gemm_blockscaled", "mma_gemm_blockscaled")  # fmt: skip

@@ -1,0 +1,99 @@
+"""T.gemm_sp: a product whose left operand keeps two of every four elements of a row, with metadata that says which.
+
+T.gemm_sp(A, E, B, C)  ->  dense[i, k] = A[i, k // 4 * 2 + n] where E names k % 4 as the n-th kept place, else 0; C += dense @ B
+
+The metadata lie in the order of the rows: 4 bits for each group of four elements, the lowest bits of an integer first; of these,
+the lower two name the place of the first kept element and the upper two that of the second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.diagnostics import note
+from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, INT8, INT32, UINT8
+from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
+from tilec.ir.tile import Alloc, Parallel, Region, Seq, Store
+from tilec.language.access import as_expr, buffer_label
+from tilec.language.arith import binary
+from tilec.language.bind import Entry, refused, works
+from tilec.language.builder import Builder
+from tilec.language.context import host_flag, tile_statement
+from tilec.language.extents import constant
+from tilec.language.gemm import gemm
+from tilec.language.regions import region
+from tilec.language.show import shape_text
+
+_KINDS = (FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, INT8, UINT8)
+
+
+def gemm_sp(
+    b: Builder, A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: Any = False, transpose_E: Any = False, transpose_B: Any = False,
+    policy: Any = "square", clear_accum: Any = False, k_pack: Any = 1, wg_wait: Any = 0, annotations: Any = None,
+) -> None:  # fmt: skip
+    """C += op(A) @ op(B), where A_sparse holds two of every four elements along K and E which; multiplied as a dense tile."""
+    tile_statement(b, "gemm_sp")
+    kept, marks = region(b, A_sparse, "A_sparse of T.gemm_sp"), region(b, E, "E of T.gemm_sp")
+    trans_a, trans_e = host_flag(b, transpose_A, "transpose_A"), host_flag(b, transpose_E, "transpose_E")
+    m, k = _check(b, kept, marks, trans_a, trans_e)
+    text = "the operand of T.gemm_sp is spread out in shared memory and multiplied as a dense one"
+    if not any(d.code == "TL0324" for d in b.notes):
+        b.notes.append(note("TL0324", text, b.span))
+    dense = Buffer(f"{kept.buffer.name}_dense", kept.buffer.dtype, (Const(m, INT32), Const(k, INT32)), Scope.SHARED, span=b.span)
+    i, j = (Var(n, INT32, VarKind.LOOP, span=b.span) for n in "ij")
+    b.emit(Alloc(dense, b.span))
+    store = Store(dense, (i, j), _element(b, kept, marks, (i, j), (trans_a, trans_e)), b.span)
+    b.emit(Parallel((i, j), dense.shape, Seq((store,), b.span), b.span))
+    gemm(b, dense, B, C, False, transpose_B, policy, clear_accum, k_pack)
+
+
+def _check(b: Builder, kept: Region, marks: Region, trans_a: bool, trans_e: bool) -> tuple[int, int]:
+    """The rows and the columns of the operand when spread out."""
+    a, e = kept.buffer, marks.buffer
+    if a.dtype not in _KINDS:
+        raise b.error("TL0321", f"T.gemm_sp takes 8- and 16-bit operands, `{a.name}` is {a.dtype}", *buffer_label(a))
+    if not e.dtype.is_int or e.dtype.bits > 32:
+        text = f"the metadata of T.gemm_sp are integers of 8, 16 or 32 bits, `{e.name}` is {e.dtype}"
+        raise b.error("TL0321", text, *buffer_label(e), help="the order of the arguments is A_sparse, E, B, C")
+    sizes = [tuple(constant(n) for n in r.extents[-2:]) for r in (kept, marks)]
+    if any(len(r.extents) < 2 or any(constant(n) != 1 for n in r.extents[:-2]) for r in (kept, marks)) or None in sizes[0] + sizes[1]:
+        raise b.error("TL0320", "A_sparse and E of T.gemm_sp must be tiles of two dimensions that are known while compiling")
+    (rows, half), (lines, words) = (s[::-1] if t else s for s, t in zip(sizes, (trans_a, trans_e), strict=True))
+    assert rows is not None and half is not None and words is not None
+    if rows != lines or 2 * half != words * e.dtype.bits:
+        text = f"A_sparse of {shape_text(kept.extents)} and E of {shape_text(marks.extents)} {e.dtype} do not belong together"
+        hint = f"E has a row for each of A_sparse and one {e.dtype} for every {e.dtype.bits // 2} elements"
+        raise b.error("TL0320", text, *buffer_label(a), *buffer_label(e), help=hint)
+    return rows, 2 * half
+
+
+def _element(b: Builder, kept: Region, marks: Region, at: tuple[Var, Var], turned: tuple[bool, bool]) -> Expr:
+    """The element of the dense operand at a place."""
+    i, j = at
+    per, dtype = marks.buffer.dtype.bits, kept.buffer.dtype
+    word = _load(b, marks, i, binary(b, "floordiv", j, per), turned[1])
+    shift = as_expr(b, binary(b, "mul", binary(b, "floordiv", binary(b, "mod", j, per), 4), 4))
+    code = Binary("shr", Cast(word, INT32), shift, INT32)
+    place = as_expr(b, binary(b, "mod", j, 4))
+    group = binary(b, "mul", binary(b, "floordiv", j, 4), 2)
+    out: Expr = Const(0.0 if dtype.is_float else 0, dtype)
+    for n in (1, 0):
+        named = Binary("and", Binary("shr", code, Const(2 * n, INT32), INT32), Const(3, INT32), INT32)
+        out = Select(Compare("eq", place, named), _load(b, kept, i, binary(b, "add", group, n), turned[0]), out, dtype)
+    return out
+
+
+def _load(b: Builder, r: Region, row: Any, column: Any, turned: bool) -> Load:
+    inner = (column, row) if turned else (row, column)
+    places = [as_expr(b, binary(b, "add", s, x)) for s, x in zip(r.starts[-2:], inner, strict=True)]
+    return Load(r.buffer, (*r.starts[:-2], *places))
+
+
+ENTRIES: tuple[Entry, ...] = works(gemm_sp, "gemm_sp_v2") + refused(
+    "use T.gemm_sp with metadata in the order of the rows", "wgmma_gemm_sp", "tcgen05_gemm_sp"
+)
+
+LAYOUTS: tuple[Entry, ...] = refused(
+    "leave the layout out: metadata lie in the order of the rows", "make_cutlass_metadata_layout", "make_metadata_layout"
+)
+"""Names of tilelang.layout that order metadata for an instruction."""
