@@ -9,7 +9,8 @@ one error at a place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
@@ -51,6 +52,15 @@ class Source:
         return Span(self.path, place.start.line, place.start.column + 1, place.end.line, place.end.column + 1)
 
 
+class _Places(MetadataWrapper):
+    """libcst's metadata without its walk over the tree on behalf of no visitor at all, which takes as long as parsing."""
+
+    def visit_batched(self, visitors: Iterable[Any], *hooks: Any, **named: Any) -> cst.CSTNode:
+        """As the method of the class above; nothing for no visitors."""
+        found = list(visitors)
+        return super().visit_batched(found, *hooks, **named) if found else self.module
+
+
 def load(path: str, text: str | bytes) -> Source:
     """Parses a whole file. Raises CompileError (TL0101 syntax, TL0103 bytes, TL0110 nesting)."""
     code = decode(path, text)
@@ -59,7 +69,7 @@ def load(path: str, text: str | bytes) -> Source:
         tree = cst.parse_module(code)
     except (cst.ParserSyntaxError, cst.CSTValidationError) as fault:
         raise _syntax_error(path, code, fault) from None
-    positions = MetadataWrapper(tree, unsafe_skip_copy=True).resolve(PositionProvider)
+    positions = _Places(tree, unsafe_skip_copy=True).resolve(PositionProvider)
     return Source(path, tree, positions)
 
 
