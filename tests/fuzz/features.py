@@ -23,6 +23,9 @@ _FORMS = {
     "pipeline of 3 or more stages": re.compile(r"num_stages=[34]"),
     "tile of 3 dimensions": re.compile(r"alloc_\w+\(\(\d+, \d+, \d+\)"),
     "odd extent": re.compile(r"alloc_\w+\([^)]*\b(3|7|33|229)\b"),
+    "grid known at run time": re.compile(r"T\.Kernel\(T\."),
+    "accumulators of two products": re.compile(r"T\.gemm\((\w+), \w+, \w+.*\n\s+T\.gemm\(\1,"),
+    "sums over several blocks": re.compile(r"atomic_\w+\(all"),
     "partial write": re.compile(r"\[\d+:\d+.*\], (?:f|s)\d+\[\d+:"),
 }
 

@@ -69,18 +69,25 @@ def matmul(p: Program) -> None:
     a_s = p.alloc(operand, (bk, bm) if ta else (bm, bk), "shared")
     b_s = p.alloc(operand, (bn, bk) if tb else (bk, bn), "shared")
     acc = p.alloc(result, (bm, bn), "fragment")
+    more = [(tensor(*("NK" if tb else "KN")), p.alloc(operand, b_s.shape, "shared"), p.alloc(result, (bm, bn), "fragment"))] if c.chance(15) else []
     clears = c.chance(30)
-    if not clears:
-        p.line(f"T.clear({acc.name})")
+    for one in (acc, *(t for _, _, t in more)) if not clears else ():
+        p.line(f"T.clear({one.name})")
     steps, step = f"T.ceildiv({written['K']}, {bk})", "k"
     if splits:
         steps, step = f"T.ceildiv({steps}, {splits})", f"(k * {splits} + bz)"
     p.line(f"for k in T.Pipelined({steps}, num_stages={c.pick((2, 0, 1, 3, 4))}):")
-    for source, tile, at in ((a, a_s, f"{step}, by" if ta else f"by, {step}"), (b, b_s, f"bx, {step}" if tb else f"{step}, bx")):
+    right = f"bx, {step}" if tb else f"{step}, bx"
+    for source, tile, at in ((a, a_s, f"{step}, by" if ta else f"by, {step}"), (b, b_s, right), *((t, s, right) for t, s, _ in more)):
         where = ", ".join(f"{v} * {n}" for v, n in zip(at.split(", "), tile.shape, strict=True))
         p.line(f"    T.copy({source.name}[{lead}{where}], {tile.name})")
     flags = f"{', transpose_A=True' if ta else ''}{', transpose_B=True' if tb else ''}{', clear_accum=k == 0' if clears else ''}"
-    p.line(f"    T.gemm({a_s.name}, {b_s.name}, {acc.name}{flags}{c.pick(('', ', policy=T.GemmWarpPolicy.FullRow'))})")
+    flags += c.pick(("", ", policy=T.GemmWarpPolicy.FullRow"))
+    for tile, one in ((b_s, acc), *((s, t) for _, s, t in more)):
+        p.line(f"    T.gemm({a_s.name}, {tile.name}, {one.name}{flags})")
+    for _, _, one in more:
+        p.line(f"for i, j in T.Parallel({bm}, {bn}):")
+        p.line(f"    {acc.name}[i, j] = T.{c.pick(('max', 'min'))}({acc.name}[i, j], {one.name}[i, j])")
     p.tiles = [acc]
     bound = 9 * sizes["K"]
     p.learn(acc, Value("", result, 0.0 if bound <= 2048 or result.bits == 32 else 2.0**-10, bound, float(bound)), True)
@@ -152,6 +159,48 @@ def chained(p: Program) -> None:
     if turns:
         p.learn(first, Value("", first.dtype, 0.0, 100, 100.0), True)
     return p.learn(second, Value("", second.dtype, 0.0, 300 * n * turns, 300.0 * n * turns), True)
+
+
+def rows(p: Program) -> None:
+    """Each row of a matrix by its maximum and the sum of its squares: in one pass over the columns, then another one."""
+    c = p.choices
+    p.arch = c.pick(("sm_80", "sm_90a"))
+    d = dtype(c.pick(("float32", "float16", "bfloat16", "int32")))
+    high, wide = c.pick((4, 1, 16, 64, 3)), c.pick((128, 64, 256, 512, 1024, 100))
+    m, n = c.between(1, 3 * high), _extent(p, 3 * wide)
+    _launch(p, (128, 256, 64, 32, 96), -(-m // high))
+    written = _sized(p, "M", {"M": m}), _sized(p, "N", {"N": n})
+    if c.chance(50):
+        p.grid_text = (f"T.ceildiv({written[0]}, {high})",)
+    x, y = p.tensor(d, (m, n), "small", f"({written[0]}, {written[1]})"), p.tensor(dtype("float32"), (m, n), "poison", f"({written[0]}, {written[1]})")
+    work = d if d.bits == 32 else dtype("float32")
+    lowest = "-T.infinity('float32')" if work.is_float else "-9"
+    shared = c.chance(60)
+    scope = "shared" if shared else "fragment"
+    if shared:
+        p.line(f"x_s = T.alloc_shared(({high}, {wide}), '{d}')")
+    p.line(f"x_f = T.alloc_fragment(({high}, {wide}), '{work}')")
+    for name in ("top", "part", "total"):
+        p.line(f"{name} = T.alloc_{'fragment' if c.chance(80) else 'shared'}(({high},), '{work}')")
+    p.line(f"T.fill(top, {lowest})")
+    p.line("T.clear(total)")
+    for first in (True, False):
+        p.line(f"for k in {c.pick(('T.Pipelined', 'T.serial'))}(T.ceildiv({written[1]}, {wide})):" if c.chance(40) else
+               f"for k in T.Pipelined(T.ceildiv({written[1]}, {wide}), num_stages={c.pick((2, 1, 3, 0))}):")  # fmt: skip
+        p.line(f"    T.copy({x.name}[bx * {high}, k * {wide}], {'x_s' if scope == 'shared' else 'x_f'})")
+        if scope == "shared":
+            p.line("    T.copy(x_s, x_f)")
+        if first:
+            p.line("    T.reduce_max(x_f, top, dim=1, clear=False)")
+            p.line(f"    for i, j in T.Parallel({high}, {wide}):")
+            p.line("        x_f[i, j] = x_f[i, j] * x_f[i, j]")
+            p.line("    T.reduce_sum(x_f, part, dim=1)")
+            p.line(f"    for i in T.Parallel({high}):")
+            p.line("        total[i] += part[i]")
+        else:
+            p.line(f"    for i, j in T.Parallel({high}, {wide}):")
+            p.line("        x_f[i, j] = (x_f[i, j] - top[i]) * 2 + total[i]")
+            p.line(f"    T.copy(x_f, {y.name}[bx * {high}, k * {wide}])")
 
 
 def attention(p: Program) -> None:

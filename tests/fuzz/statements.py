@@ -25,10 +25,10 @@ _GEMMS = (
 def generate(c: Choices, most: int = 12) -> Program:
     """A whole program; every tile at its end is stored."""
     p = Program.start(c)
-    form = c.weighted(((86, "statements"), (10, "matmul"), (4, "attention")))
-    if form != "statements":
+    form = c.weighted(((82, None), (10, products.matmul), (4, products.attention), (4, products.rows)))
+    if form is not None:
         p.tensors, p.head, p.arguments = [], [], {}
-        (products.matmul if form == "matmul" else products.attention)(p)
+        form(p)
         return p
     c.repeat(1, most, 88, lambda: statement(p, 2))
     for tile in [t for t in p.tiles if t.ready and t.scope in ("shared", "fragment")]:
