@@ -40,10 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"error: cannot write the output: {fault.strerror}", file=sys.stderr)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered must not fail again at the exit
             return FAULT_IN_INPUT
+        if isinstance(fault, FileNotFoundError) and not _folder_exists():
+            print("error: the current folder does not exist any more", file=sys.stderr)
+            return FAULT_IN_INPUT
         from tilec.fault import report
 
         print(report(fault, args), file=sys.stderr)
         return INTERNAL
+
+
+def _folder_exists() -> bool:
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _command(args: list[str]) -> int:

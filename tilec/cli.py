@@ -116,6 +116,8 @@ class _Session:
         from tilec.driver import Options
 
         given = self._given
+        if not self.file:
+            raise OptionError("FILE is empty")
         if given["name"] and not given["name"].isidentifier():
             raise OptionError(f"--name {given['name']}: not a name")
         project, project_file = parse.from_project(self.file)
@@ -134,6 +136,8 @@ class _Session:
         from tilec.frontend.source import MAX_BYTES
 
         if self.file == "-":
+            if sys.stdin is None:
+                raise click.ClickException("cannot read standard input: it is closed")
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         try:
             with Path(self.file).open("rb") as file:

@@ -11,28 +11,35 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tilec import templates_dir
 
 
 def write_all(texts: Mapping[str, str]) -> None:
-    """Writes every file under a temporary name first and renames them all once each is complete. OSError leaves none new.
+    """Writes every file under a temporary name first and renames them all once each is complete. OSError, which names the file,
+    leaves none new.
 
-    What is no regular file, such as /dev/null or a pipe, is written straight.
+    What is no regular file, such as /dev/null or a pipe, is written straight. Names of files that are no UTF-8 keep their bytes.
     """
     pending: list[tuple[Path, Path]] = []
+    name = ""
     try:
         for name, text in texts.items():
             path = Path(os.path.realpath(name))
+            data = text.encode("utf-8", "surrogateescape")
             if path.exists() and not path.is_file():
-                path.write_text(text, encoding="utf-8", newline="\n")
+                path.write_bytes(data)
                 continue
             draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             pending.append((draft, path))
-            draft.write_text(text, encoding="utf-8", newline="\n")
+            draft.write_bytes(data)
         for draft, path in pending:
+            name = str(path)
             draft.replace(path)
+    except OSError as fault:
+        raise OSError(fault.errno, fault.strerror, name) from None
     finally:
         for draft, _ in pending:
             with contextlib.suppress(OSError):
@@ -44,7 +51,7 @@ def to_stdout(text: str) -> None:
     if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     try:
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -88,7 +95,34 @@ def own_files() -> list[str]:
 
 
 def cache_dir() -> Path:
-    """$TILEC_CACHE_DIR, else tilec's folder in the user's cache folder."""
-    own = os.environ.get("TILEC_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(base) / "tilec"
+    """$TILEC_CACHE_DIR, else tilec's folder in the user's cache folder, else, for a user without a home, one of this process."""
+    own, base = os.environ.get("TILEC_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    if own or base:
+        return Path(own) if own else Path(str(base)) / "tilec"
+    try:
+        return Path.home() / ".cache" / "tilec"
+    except RuntimeError:
+        return _folder_of_this_process()
+
+
+def usable_cache_dir(part: str) -> Path:
+    """A folder of the cache that exists, or where the cache cannot be written one that lives as long as this process."""
+    place = Path()
+    for folder in (cache_dir, _folder_of_this_process):
+        place = folder() / part
+        with contextlib.suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            if os.access(place, os.W_OK):
+                break
+    return place
+
+
+@cache
+def _folder_of_this_process() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="tilec-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -71,6 +71,8 @@ def _from_json(file: str) -> Mapping[str, Any]:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as fault:
         raise OptionError(f"-D @{file}: {fault.strerror}") from None
+    except RecursionError:
+        raise OptionError(f"-D @{file}: nested too deeply") from None
     except ValueError as fault:
         raise OptionError(f"-D @{file}: not JSON: {fault}") from None
     if isinstance(data, dict) and TUNED in data and isinstance(data.get("best"), dict):
@@ -91,6 +93,8 @@ def argument(text: str) -> tuple[str, str, tuple[int | str, ...]]:
 
 def _extent(text: str, whole: str) -> int | str:
     if text.isdecimal():
+        if len(text) > 18:
+            raise OptionError(f"--arg {whole[:60]}: an extent of {len(text)} digits is too large")
         return int(text)
     if text.isidentifier() and not iskeyword(text):
         return text
@@ -106,7 +110,7 @@ def architectures(text: str) -> tuple[Target, ...]:
     for name in text.split(","):
         target = lookup(name.strip())
         if target is None:
-            raise OptionError(f"--arch {name.strip()}: tilec knows {', '.join(t.name for t in ALL)}")
+            raise OptionError(f"--arch {text}: `{name.strip()}` is none of {', '.join(t.name for t in ALL)}")
         found.append(target)
     return tuple(sorted(found, key=lambda t: (t.number, t.has_wgmma)))
 
@@ -137,7 +141,9 @@ def _project_defines(file: Path) -> tuple[dict[str, Any], str | None]:
 
     try:
         table = tomllib.loads(text).get("tool", {}).get("tilec", {})
-    except tomllib.TOMLDecodeError as fault:
+    except RecursionError:
+        raise OptionError(f"{file}: nested too deeply") from None
+    except ValueError as fault:  # not TOML, or a number of thousands of digits
         raise OptionError(f"{file}: {fault}") from None
     if unknown := sorted(set(table) - {"define"}):
         raise OptionError(f"{file}: [tool.tilec] has no setting `{unknown[0]}`; it may hold `define`")

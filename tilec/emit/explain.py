@@ -15,6 +15,7 @@ from tilec.diagnostics import CompileError
 from tilec.emit.banner import extents, kilobytes, roles, short
 from tilec.emit.hosteval import HostExprError, evaluate
 from tilec.emit.hostexpr import manifest_text
+from tilec.emit.names import printable
 from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.show import show
 from tilec.ir.tile import Alloc, Atomic, Evaluate, Let, Print, Store, Trap
@@ -45,7 +46,7 @@ def explain_text(plan: Plan) -> str:
 def _title(plan: Plan) -> str:
     span = plan.kernel.span
     bound = ", ".join(f"{name} = {value}" for name, value in plan.kernel.bindings)
-    return f"{plan.symbol}  {span.file}:{span.line}  {plan.target.name}" + (f"  {bound}" if bound else "")
+    return f"{plan.symbol}  {printable(span.file)}:{span.line}  {plan.target.name}" + (f"  {bound}" if bound else "")
 
 
 def _keyed(key: str, rows: Sequence[str]) -> list[str]:

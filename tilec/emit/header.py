@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tilec.record import record
 from tilec.emit.hostexpr import manifest_text
 from tilec.emit.launcher import Render, is_written, signature
-from tilec.emit.names import identifier
+from tilec.emit.names import identifier, printable
 from tilec.ir.expr import Buffer
 from tilec.layout.shared import CHUNK
 from tilec.plan.plan import Plan
@@ -35,7 +35,7 @@ def header_text(render: Render, plans: Sequence[Plan], file: str) -> str:
     ]
     return render(
         "header.h.jinja",
-        title=f"{', '.join(p.symbol for p in plans)}: written by tilec from {' '.join(file.split())}. Edits here are lost.",
+        title=f"{', '.join(p.symbol for p in plans)}: written by tilec from {printable(file)}. Edits here are lost.",
         guard=f"{identifier('_'.join(p.symbol for p in plans)).upper()}_H", kernels=kernels, uses_bool=any(s.uses_bool for s in signs),
     ).strip("\n") + "\n"  # fmt: skip
 

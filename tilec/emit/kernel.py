@@ -19,7 +19,7 @@ from tilec.emit.cliteral import ctype
 from tilec.emit.launcher import launcher_text, scalar_type, signature
 from tilec.emit.manifest import comment, manifest
 from tilec.emit.memory import Spelling, swizzle_period
-from tilec.emit.names import Names
+from tilec.emit.names import Names, printable
 from tilec.emit.render import indent, render
 from tilec.emit.unused import mentions
 from tilec.ir.expr import Buffer, Scope, Var
@@ -266,11 +266,11 @@ def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
 
 
 def _base(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
+    return printable(path.replace("\\", "/").rsplit("/", 1)[-1])
 
 
 def _escaped(path: str) -> str:
-    return path.replace("\\", "\\\\").replace('"', '\\"')
+    return printable(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _ascii(text: str) -> str:

@@ -19,6 +19,11 @@ LAUNCHER_NAMES = frozenset(
 """Names the launcher uses itself, besides those of the parameters."""
 
 
+def printable(file: str) -> str:
+    """A file's name in a comment of one line: what cannot be printed there, bytes that are no UTF-8 among it, becomes `?`."""
+    return "".join(c if c.isprintable() else "?" for c in file)
+
+
 def identifier(name: str) -> str:
     """`name` with only the letters that C allows: others become their code point, runs of `_` shrink, digits do not lead."""
     out = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):04x}" for c in name)

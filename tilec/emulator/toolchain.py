@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tilec.record import record
 from tilec import templates_dir
-from tilec.files import cache_dir
+from tilec.files import cache_dir, usable_cache_dir
 
 CHECKS = "bounds,alignment,null,shift,signed-integer-overflow,integer-divide-by-zero"
 """What -fsanitize watches in a generated file; the runtime has the handlers, so no sanitizer library is needed."""
@@ -72,7 +72,8 @@ def runtime() -> Runtime:
     key = _hash_sources(folder, compiler)
     home = cache_dir() / "emulator" / key
     if not (home / "flags.json").is_file():
-        home.parent.mkdir(parents=True, exist_ok=True)
+        home = usable_cache_dir("emulator") / key
+    if not (home / "flags.json").is_file():
         with (home.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # several processes start at once in a test run; one builds, the others wait
             if not (home / "flags.json").is_file():
@@ -86,7 +87,8 @@ def build_program(base: Runtime, cu_text: str, *extra: str) -> Path:
     digest = hashlib.sha256("\0".join((base.key, *base.flags, *extra, cu_text)).encode()).hexdigest()[:32]
     library = cache_dir() / "programs" / f"{digest}.so"
     if not library.is_file():
-        library.parent.mkdir(parents=True, exist_ok=True)
+        library = usable_cache_dir("programs") / library.name
+    if not library.is_file():
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
             compile_program(base, cu_text, Path(scratch) / "program.so", *extra)
             (Path(scratch) / "program.so").replace(library)

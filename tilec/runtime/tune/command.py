@@ -84,10 +84,13 @@ def _candidates(given: Mapping[str, Any], options: Options, compile: Compile) ->
         return space.configurations(compiled.module.kernels[0], options.defines), _texts(compiled.module.sources, options)
     candidates = space.product(spaces)
     try:
-        sources = compile_source(replace(options, defines={**options.defines, **candidates[0]})).module.sources
+        compiled = compile_source(replace(options, defines={**options.defines, **candidates[0]}))
     except CompileError:
-        sources = (options.path,)
-    return candidates, _texts(sources, options)
+        return candidates, _texts((options.path,), options)
+    for name in candidates[0]:
+        if any(d.code == "TL0204" and d.message.startswith(f"-D {name} ") for d in compiled.diagnostics):
+            raise OptionError(f"--space {name}: {options.path} has no parameter of this name")
+    return candidates, _texts(compiled.module.sources, options)
 
 
 def _texts(sources: Sequence[str], options: Options) -> dict[str, bytes]:
