@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from tests.fuzz.program import Program
 EXAMPLES = 200
 SHRINK_SECONDS = float(os.environ.get("TILEC_FUZZ_SHRINK", "60"))
 AGREE = "agree"
+HAS_NVRTC = importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None
 
 
 @dataclass(slots=True)
@@ -126,8 +128,8 @@ def _head() -> str:
 
 
 def _depth(number: int) -> Depth:
-    """How deep a part is checked: every fourth for races, every sixteenth through NVRTC, every eighth optimised."""
-    return Depth(races=number % 4 == 0, nvrtc=number % 16 == 5, optimised=number % 8 == 2)
+    """How deep a part is checked: every fourth for races, every sixteenth through NVRTC (where it is), every eighth optimised."""
+    return Depth(races=number % 4 == 0, nvrtc=HAS_NVRTC and number % 16 == 5, optimised=number % 8 == 2)
 
 
 def _kind(found: Finding | None) -> str:
