@@ -36,6 +36,7 @@ def make_delta(batch, heads, seq, dim, rows=32):
 
 def make_gradients(batch, heads, seq, dim, causal=False, block_m=64, block_n=64, stages=2, threads=128):
     scale = (1.0 / dim) ** 0.5
+    scale_log2 = scale * LOG2E
     shape = (batch, seq, heads, dim)
 
     @T.prim_func
@@ -77,7 +78,7 @@ def make_gradients(batch, heads, seq, dim, causal=False, block_m=64, block_n=64,
                 T.gemm(K_s, q, sT, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(LSE[bz, bx, k * block_m : (k + 1) * block_m], lse)
                 for i, j in T.Parallel(block_n, block_m):
-                    sT[i, j] = T.exp2(sT[i, j] * scale * LOG2E - lse[j])
+                    sT[i, j] = T.exp2(sT[i, j] * scale_log2 - lse[j])
                 for i, j in T.Parallel(block_n, block_m):
                     inside = by * block_n + i < seq and k * block_m + j < seq
                     if causal:
@@ -115,6 +116,7 @@ def make_narrow(batch, heads, seq, dim, rows=64):
 
 def make_query_gradients(batch, heads, seq, dim, causal=False, block_m=64, block_n=64, stages=2, threads=128):
     scale = (1.0 / dim) ** 0.5
+    scale_log2 = scale * LOG2E
     shape = (batch, seq, heads, dim)
 
     @T.prim_func
@@ -154,7 +156,7 @@ def make_query_gradients(batch, heads, seq, dim, causal=False, block_m=64, block
                     visible = n * block_n + j < seq
                     if causal:
                         visible = visible and bx * block_m + i >= n * block_n + j
-                    s[i, j] = T.if_then_else(visible, T.exp2(s[i, j] * scale * LOG2E - lse[i]), 0.0)
+                    s[i, j] = T.if_then_else(visible, T.exp2(s[i, j] * scale_log2 - lse[i]), 0.0)
                     ds[i, j] = s[i, j] * (dp[i, j] - delta[i]) * scale
                 T.gemm(ds, k, dq)
             T.copy(dq, dQ[bz, bx * block_m : (bx + 1) * block_m, by, :])

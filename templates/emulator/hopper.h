@@ -69,6 +69,19 @@ __device__ __forceinline__ void tma_store_4d(const TensorMap* map, const void* s
 __device__ __forceinline__ void tma_store_5d(const TensorMap* map, const void* src, int x, int y, int z, int u, int v, TILEC_SITE) {
   tilec_tma_store(map, src, 5, x, y, z, u, v, tilec_line);
 }
+__device__ __forceinline__ void tma_add_2d(const TensorMap* map, const void* src, int x, int y, TILEC_SITE) {
+  tilec_tma_add(map, src, 2, x, y, 0, 0, 0, tilec_line);
+}
+__device__ __forceinline__ void tma_add_3d(const TensorMap* map, const void* src, int x, int y, int z, TILEC_SITE) {
+  tilec_tma_add(map, src, 3, x, y, z, 0, 0, tilec_line);
+}
+__device__ __forceinline__ void tma_add_4d(const TensorMap* map, const void* src, int x, int y, int z, int u, TILEC_SITE) {
+  tilec_tma_add(map, src, 4, x, y, z, u, 0, tilec_line);
+}
+__device__ __forceinline__ void tma_add_5d(const TensorMap* map, const void* src, int x, int y, int z, int u, int v, TILEC_SITE) {
+  tilec_tma_add(map, src, 5, x, y, z, u, v, tilec_line);
+}
+__device__ __forceinline__ int opaque(int x) { return x; }
 __device__ __forceinline__ void bulk_commit() { tilec_bulk_commit(); }
 template <int pending>
 __device__ __forceinline__ void bulk_wait_read() {

@@ -22,6 +22,7 @@ void tilec_cluster_arrive(int line);
 void tilec_cluster_wait(int line);
 void* tilec_peer(const void* p, int rank, int line);
 void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line);
+void tilec_tma_add(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line);
 void tilec_bulk_commit();
 void tilec_bulk_wait_read(int pending);
 void tilec_stmatrix_x4(void* p, unsigned r0, unsigned r1, unsigned r2, unsigned r3, int line);

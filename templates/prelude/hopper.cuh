@@ -12,6 +12,13 @@ struct alignas(128) TensorMap {
 // The number of this thread's warp group, the same register for the whole warp.
 __device__ __forceinline__ int warp_group_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0); }
 
+//@ opaque
+// The same number, of which the compiler knows nothing: what follows from it is not worked out in front of a loop.
+__device__ __forceinline__ int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 //@ registers_give
 // Hands registers back until each thread of the warp group has n.
 template <int n>
@@ -154,6 +161,34 @@ __device__ __forceinline__ void tma_store_4d(const TensorMap* map, const void* s
 // Queues a box from shared memory to the tensor at (x, y, z, u, v).
 __device__ __forceinline__ void tma_store_5d(const TensorMap* map, const void* src, int x, int y, int z, int u, int v) {
   asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
+               ::"l"(map), "r"(shared_address(src)), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v) : "memory");
+}
+
+//@ tma_add_2d needs: tensor_map shared_address
+// Queues the addition of a box from shared memory to the float32 tensor at (x, y); what lies out of range is dropped.
+__device__ __forceinline__ void tma_add_2d(const TensorMap* map, const void* src, int x, int y) {
+  asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], [%1];"
+               ::"l"(map), "r"(shared_address(src)), "r"(x), "r"(y) : "memory");
+}
+
+//@ tma_add_3d needs: tensor_map shared_address
+// Queues the addition of a box from shared memory to the float32 tensor at (x, y, z); what lies out of range is dropped.
+__device__ __forceinline__ void tma_add_3d(const TensorMap* map, const void* src, int x, int y, int z) {
+  asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+               ::"l"(map), "r"(shared_address(src)), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+//@ tma_add_4d needs: tensor_map shared_address
+// Queues the addition of a box from shared memory to the float32 tensor at (x, y, z, u); what lies out of range is dropped.
+__device__ __forceinline__ void tma_add_4d(const TensorMap* map, const void* src, int x, int y, int z, int u) {
+  asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+               ::"l"(map), "r"(shared_address(src)), "r"(x), "r"(y), "r"(z), "r"(u) : "memory");
+}
+
+//@ tma_add_5d needs: tensor_map shared_address
+// Queues the addition of a box from shared memory to the float32 tensor at (x, y, z, u, v); what lies out of range is dropped.
+__device__ __forceinline__ void tma_add_5d(const TensorMap* map, const void* src, int x, int y, int z, int u, int v) {
+  asm volatile("cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
                ::"l"(map), "r"(shared_address(src)), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v) : "memory");
 }
 

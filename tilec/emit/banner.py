@@ -9,7 +9,9 @@ from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.visit import storage
 from tilec.plan.domains import static
-from tilec.plan.plan import BulkStore, LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled
+from tilec.plan.plan import (
+    BulkAdd, BulkStore, Chained, LaunchPlan, Multiply, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled,
+)  # fmt: skip
 from tilec.plan.walk import walk_plan
 
 _SHORT = {Kind.INT: "i", Kind.UINT: "u", Kind.BOOL: "bool", Kind.FLOAT: "f"}
@@ -94,17 +96,19 @@ def _decisions(launch: LaunchPlan) -> list[str]:
             ahead = s.stages - 1
             steps = f"{ahead} step{'s' if ahead > 1 else ''}"
             lines.append(f"  pipeline   {s.var.name}: copies run {steps} ahead, {s.stages} versions of each tile, one barrier a step")
-        elif isinstance(s, WarpSpecialized | Streamed):
+        elif isinstance(s, WarpSpecialized | Streamed | Chained):
             lines += [f"  {key:<10} {text}" for key, text in roles(s)]
     if len(launch.variants) > 1:
         lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
     return lines
 
 
-def roles(s: WarpSpecialized | Streamed) -> list[tuple[str, str]]:
+def roles(s: WarpSpecialized | Streamed | Chained) -> list[tuple[str, str]]:
     """Who does what in a warp-specialised kernel, each line with its key."""
     if isinstance(s, Streamed):
         return _streaming(s)
+    if isinstance(s, Chained):
+        return _chaining(s)
     c, g = s.schedule, s.gemm
     others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
     joined = f", {s.step} of the author's" if s.step > 1 else ""
@@ -135,6 +139,24 @@ def _streaming(s: Streamed) -> list[tuple[str, str]]:
         lines.append(("mask", "left out of steps that drop nothing" + (", which end where all is dropped" if s.dead is not None else "")))
     if scaled:
         lines.append(("softmax", "the maximum lags behind by a factor of 256 or less; rounding alone can tell"))
+    return [*lines, ("blocks", f"persistent, {order}; exp, log and division of row statements are the hardware's own")]
+
+
+def _chaining(s: Chained) -> list[tuple[str, str]]:
+    """The same for a kernel that chains products."""
+    c = s.schedule
+    groups = "1 warp group of 64 rows" if c.consumers == 1 else f"{c.consumers} warp groups of 64 rows each"
+    filled = ", ".join(o.tile.name for o in s.streams)
+    lines = [("roles", f"{groups} ({c.take} registers a thread); 1 fills {c.stages} versions of {filled} ({c.give})")]
+    lines[1:] = [
+        ("gemm", f"line {x.span.line}: {len(p.b.slices)} x {p.instruction} a step" + (", columns shared" if p.by_columns else ""))
+        for x in s.steps if isinstance(x, Multiply) for p in (s.products[x.product],)
+    ]  # fmt: skip
+    lines += [("exchange", f"{t.name}, {c.stages} versions: all warp groups meet behind its copy") for t in s.exchanged]
+    added = (x for part in walk_plan(s) for x in (part,) if isinstance(x, BulkAdd))
+    lines += [("add", f"{x.src.name} to {x.map.tensor.name} by the copy engine") for x in added]
+    name = s.block_vars[c.row_axis].name
+    order = f"longest first along {name}" if c.uneven else f"{name} fastest"
     return [*lines, ("blocks", f"persistent, {order}; exp, log and division of row statements are the hardware's own")]
 
 

@@ -16,6 +16,7 @@ from tilec.emit.advance import advancing
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
+from tilec.emit.hopper_chain import bulk_add_text
 from tilec.emit.hopper_attention import join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
@@ -36,7 +37,9 @@ from tilec.plan.domains import static
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
+    BulkAdd,
     BulkStore,
+    Chained,
     Fetch,
     FillRegisters,
     JoinLanes,
@@ -150,13 +153,15 @@ class BodyWriter:
                 return self.pipeline(s, facts)
             case BulkStore():
                 return bulk_store_text(self.spell, s, self.maps[s.map], self.spell.variant, facts)
+            case BulkAdd():
+                return bulk_add_text(self.spell, s, self.maps, facts)
             case PackRegisters():
                 return pack_text(self.spell, s)
             case JoinLanes():
                 return join_text(self.spell, s)
             case WhenScaled(body=body):
                 return scaled_text(self.spell, s, self.sequence(body, facts))
-            case WarpSpecialized() | Streamed():
+            case WarpSpecialized() | Streamed() | Chained():
                 raise AssertionError("a warp-specialised body is a kernel of its own")
             case _:
                 assert_never(s)

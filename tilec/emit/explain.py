@@ -23,8 +23,9 @@ from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import (
-    AsyncCopy, BulkStore, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, Plan, Private,
-    PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop, Variant, WarpSpecialized, WhenScaled,
+    AsyncCopy, BulkAdd, BulkStore, Chained, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf,
+    Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop,
+    Variant, WarpSpecialized, WhenScaled,
 )  # fmt: skip
 from tilec.targets import Target
 
@@ -171,6 +172,10 @@ def _body(s: PStmt, key: str, depth: int) -> list[str]:
             return [*(_row(word, text) for word, text in roles(s)), *(line for part in parts for line in _body(part, "", depth))]
         case WhenScaled(factor, body):
             return [_row(key, f"{pad}where a warp has a {factor.name} other than 1"), *_body(body, "", depth + 1)]
+        case Chained():
+            rows = [x for x in s.steps if isinstance(x, PSeq)]
+            inside = (line for part in (s.prologue, *rows, s.epilogue) for line in _body(part, "", depth))
+            return [*(_row(word, text) for word, text in roles(s)), *inside]
         case WarpSpecialized():
             return [*(_row(word, text) for word, text in roles(s)), *_body(s.epilogue, "", depth)]
         case Pipeline():
@@ -215,6 +220,8 @@ def _simple(s: PStmt) -> Iterator[str]:
         case BulkStore():
             chunks = f"{s.staging.buffers} chunks of 64x{s.staging.columns} a warp group"
             yield f"copy {s.src.name} -> {s.map.tensor.name}  through {s.staging.tile.name} and the copy engine, {chunks}"
+        case BulkAdd():
+            yield f"add {s.src.name} to {s.map.tensor.name}  through {s.staging.tile.name} and the copy engine"
         case TileLoop():
             yield _tile_loop(s)
         case PGemm():

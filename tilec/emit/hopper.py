@@ -19,9 +19,9 @@ from tilec.emit.render import render
 from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, INT64, DType
 from tilec.ir.expr import Binary, Call, Compare, Const, Expr
 from tilec.plan.access import row_strides
-from tilec.plan.domains import cast
+from tilec.plan.domains import cast, static_shape
 from tilec.plan.hopper_plan import Operand, TensorMap
-from tilec.plan.plan import BulkStore, PSeq, Streamed, Variant, WarpSpecialized
+from tilec.plan.plan import BulkStore, Chained, PSeq, Streamed, Variant, WarpSpecialized
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -280,9 +280,9 @@ class _Store:
 def bulk_store_text(spell: Spelling, s: BulkStore, map_name: str, variant: Variant, facts: Facts) -> str:
     """A fragment through the staging area to the tensor."""
     whole = variant.body.body[0]
-    assert isinstance(whole, WarpSpecialized | Streamed)
+    assert isinstance(whole, WarpSpecialized | Streamed | Chained)
     consumers = whole.schedule.consumers
-    m, n = (whole.gemm.m, whole.gemm.n) if isinstance(whole, WarpSpecialized) else (64 * consumers, whole.second.n)
+    m, n = static_shape(s.src)
     wide = s.src.dtype.bits == s.map.tensor.dtype.bits == 32
     written = "store_vec" if wide else "stmatrix_x4"
     for entry in (written, "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_store_{len(s.at)}d"):

@@ -198,7 +198,10 @@ class StreamWriter:
                 both = zip(left, "%/", strict=True)
                 lines += [f"const int {names[n]} = other {op} {width};" for n, op in both if mentions(used, names[n])]
         row = names[c.row_axis]
-        return render("kernel/tile_sections.cu.jinja", longest_first=c.longest_first, row=row, uses_row=mentions(used, row), lines=lines)
+        return render(
+            "kernel/tile_sections.cu.jinja", longest_first=c.longest_first, row=row, uses_row=mentions(used, row), lines=lines,
+            number="rows - 1 - in_section / section_width",
+        )  # fmt: skip
 
     def lets(self, s: Streamed, facts: Facts) -> tuple[Facts, list[tuple[str, str]]]:
         """The author's scalars: what they say, and each with its declaration."""

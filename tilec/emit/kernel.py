@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tilec.record import record
 from tilec.diagnostics import Span
-from tilec.emit import gemm, hopper, hopper_attention, pipeline, prelude
+from tilec.emit import gemm, hopper, hopper_attention, hopper_chain, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
 from tilec.emit.cliteral import ctype
@@ -26,7 +26,7 @@ from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.plan import THREAD, LaunchPlan, PGemm, Pipeline, Plan, SharedTile, Streamed, Variant
+from tilec.plan.plan import THREAD, Chained, LaunchPlan, PGemm, Pipeline, Plan, SharedTile, Streamed, Variant
 from tilec.plan.walk import walk_plan
 
 AXES = "xyz"
@@ -98,7 +98,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
     if variant.tensor_maps:
-        kept |= hopper.RESERVED | hopper_attention.RESERVED
+        kept |= hopper.RESERVED | hopper_attention.RESERVED | hopper_chain.RESERVED
     names = _parameter_names(signature(plan).names, kept)
     reserved = kept | set(names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
@@ -144,10 +144,14 @@ def _hopper_kernel(file: _File, plan: Plan, spell: Spelling, names: Mapping[Para
     def declarations(body: str) -> list[str]:
         return [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)]
 
-    if isinstance(variant.body.body[0], Streamed):
+    kernel: hopper.KernelWriter | hopper_attention.StreamWriter | hopper_chain.ChainWriter
+    if isinstance(variant.body.body[0], Chained):
+        spell.names.reserve(hopper_chain.RESERVED)
+        spell.fast_math = True  # as below
+        kernel = hopper_chain.ChainWriter(spell, file.comment, writer.sequence, declarations)
+    elif isinstance(variant.body.body[0], Streamed):
         spell.names.reserve(hopper_attention.RESERVED)
         spell.fast_math = True  # of row statements: see Streamed
-        kernel: hopper.KernelWriter | hopper_attention.StreamWriter
         kernel = hopper_attention.StreamWriter(spell, file.comment, writer.sequence, declarations)
     else:
         kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, declarations)

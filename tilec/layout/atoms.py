@@ -40,6 +40,14 @@ def warp_group_accumulator(m: int, n: int, groups: int) -> FragmentLayout:
     return FragmentLayout((m, n), 128 * groups, _small(thread), normal(regs))
 
 
+def warp_group_columns(m: int, n: int, groups: int) -> FragmentLayout:
+    """Where c[m][n] of wgmma lives when each of `groups` warp groups has all m rows of n / groups columns."""
+    columns = n // groups
+    thread = (Digit(1, 2, 4), Digit(0, 1, 8), Digit(0, 16, 4), Digit(1, columns, groups))
+    regs = (Digit(1, 1, 2), Digit(0, 8, 2), Digit(1, 8, columns // 8), Digit(0, 64, m // 64))
+    return FragmentLayout((m, n), 128 * groups, _small(thread), normal(regs))
+
+
 def operand_a(m: int, k: int, bits: int, warps: Warps, threads: int, transposed: bool) -> FragmentLayout:
     """Where an `a` operand in registers lives: the whole tile m x k (stored k x m when `transposed`), copied along n."""
     e, rows = 32 // bits, m // warps[0]

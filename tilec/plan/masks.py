@@ -57,7 +57,7 @@ def unmasked(s: Parallel, facts: Facts) -> Unmasked | None:
         found = None if bound.intersection(walk_expr(plain)) else _corner(plain, s, known)
         if found is not None:
             choices[c] = True
-            tests |= dict.fromkeys(simplify(t, facts) for t in found)
+            tests |= dict.fromkeys(t for t in (simplify(t, facts) for t in found) if not (isinstance(t, Const) and t.value))
     if not tests or any(isinstance(t, Const) for t in tests):
         return None
     first, *rest = tests

@@ -20,6 +20,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule
 from tilec.plan.hopper_plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
@@ -166,6 +167,7 @@ class TileLoop:
     span: Span = NOWHERE
     rows: bool = False
     extents: tuple[Expr, ...] = ()  # of `vars`
+    alone: bool = False  # one round at a time, because registers are short
 
 
 @record
@@ -360,6 +362,77 @@ class Streamed:
 
 
 @record
+class Multiply:
+    """Queues a product of a step, by its number, as a group of its own."""
+
+    product: int
+    span: Span = NOWHERE
+
+
+@record
+class Settle:
+    """Waits until all but the newest `pending` products are done; the `accumulators` of those may be used then."""
+
+    pending: int
+    accumulators: tuple[Buffer, ...]
+
+
+@record
+class Publish:
+    """A 16-bit fragment goes into the shared tile `tile` for the products of all consumers, which meet here."""
+
+    src: Buffer
+    tile: Buffer
+    rows: int
+    span: Span = NOWHERE
+
+
+ChainStep: TypeAlias = Multiply | Settle | Publish | PSeq
+
+
+@record
+class Chained:
+    """A whole kernel for Hopper that chains products (see `hopper_chain`): held tiles, streamed ones, `steps` of the consumers.
+
+    `held` are brought once a tile, `streams` step by step. `fragments` are registers that live across steps, `passing` those of
+    one step. `setup` are scalars, `prologue` what the consumers do before a tile's first step, `epilogue` what after its last.
+    """
+
+    schedule: ChainSchedule
+    held: tuple[Operand, ...]
+    streams: tuple[Operand, ...]
+    exchanged: tuple[Buffer, ...]
+    products: tuple[ChainProduct, ...]
+    block_vars: tuple[Var, ...]
+    grid: tuple[Expr, ...]
+    var: Var
+    start: Expr
+    stop: Expr
+    fragments: tuple[Buffer, ...]
+    passing: tuple[Buffer, ...]
+    setup: PSeq
+    prologue: PSeq
+    steps: tuple[ChainStep, ...]
+    epilogue: PSeq
+    spans: tuple[Span, ...]  # the loop, copies of held tiles, copies of streamed ones
+
+
+@record
+class BulkAdd:
+    """A float32 fragment added to a tensor by the copy engine, its first element at `at` (innermost first).
+
+    `by_columns`: its consumers hold columns of 64 rows, `rows` of them in parts of 64.
+    """
+
+    src: Buffer
+    map: TensorMap
+    at: tuple[Expr, ...]
+    staging: Staging
+    by_columns: bool
+    span: Span = NOWHERE
+
+
+@record
 class PackRegisters:
     """`words` pairs of neighbouring registers of the float fragment `src`, rounded into the 16-bit fragment `dst`."""
 
@@ -405,6 +478,8 @@ PStmt: TypeAlias = (
     PSeq
     | WarpSpecialized
     | Streamed
+    | Chained
+    | BulkAdd
     | PackRegisters
     | WhenScaled
     | JoinLanes

@@ -26,6 +26,7 @@ from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.hopper import Request, plan_hopper
 from tilec.plan.hopper_attention import plan_attention
+from tilec.plan.hopper_chain import plan_chain
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -138,7 +139,7 @@ def _with_hopper(request: Request, portable: list[Variant], target: Target) -> l
     """
     found = plan_hopper(request)
     if isinstance(found, str):
-        other = plan_attention(request)
+        other = plan_attention(request) or plan_chain(request)
         found = [other] if isinstance(other, Variant) else other or found
     if isinstance(found, str):
         remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)

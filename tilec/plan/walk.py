@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.plan.plan import PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled
+from tilec.plan.plan import Chained, PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled
 
 
 def plan_children(s: PStmt) -> tuple[PStmt, ...]:
@@ -22,6 +22,8 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
             return (s.setup, s.epilogue)
         case Streamed():
             return (s.setup, s.prologue, s.mask, s.rows, s.late, s.epilogue)
+        case Chained():
+            return (s.setup, s.prologue, *(x for x in s.steps if isinstance(x, PSeq)), s.epilogue)
         case _:
             return ()
 

@@ -28,6 +28,7 @@ struct Transfer {
   int from;
   int at[5];
   int line;
+  bool adds;  // of a store: to what is there
 };
 
 struct ThreadState {
@@ -167,8 +168,16 @@ void store_now(const Transfer& t) {
   for_rows(t, [&](int r, bool inside, char* target) {
     if (!inside || from >= to) return;
     char* const row = target + static_cast<long>(t.at[0]) * t.map.item;
-    check_global(row + from, to - from, t, "a tma_store writes");
-    for (int b = from; b < to; ++b) {
+    check_global(row + from, to - from, t, t.adds ? "a tma_add writes" : "a tma_store writes");
+    for (int b = from; t.adds && b < to; b += 4) {
+      const unsigned address = swizzled(base + static_cast<unsigned>(r * width + b), t.map.swizzle);
+      float sum, more;
+      memcpy(&sum, row + b, sizeof sum);
+      memcpy(&more, t.shared + (address - base), sizeof more);
+      sum += more;
+      memcpy(row + b, &sum, sizeof sum);
+    }
+    for (int b = from; !t.adds && b < to; ++b) {
       const unsigned address = swizzled(base + static_cast<unsigned>(r * width + b), t.map.swizzle);
       row[b] = t.shared[address - base];
     }
@@ -431,19 +440,33 @@ void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, in
   });
 }
 
-void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line) {
-  const Transfer t = make_transfer(map, src, rank, {x, y, z, u, v}, line, "a tma_store");
+namespace {
+
+void queue_store(const Transfer& t, const std::string& what) {
   int bytes = t.map.item;
   for (int d = 0; d < 5; ++d) bytes *= t.map.box[d];
   for (const auto& of_warp : unfenced)
     for (const Unfenced& w : of_warp)
       if (w.chunk >= t.shared && w.chunk < t.shared + bytes)
-        fail("fault", line, "a tma_store reads what a thread has written without fence_proxy_async since");
+        fail("fault", t.line, what + " reads what a thread has written without fence_proxy_async since");
   ThreadState& s = states[static_cast<size_t>(current->index)];
   if (settings.asynchrony == Asynchrony::eager)
     store_now(t);
   else
     s.open.push_back(t);
+}
+
+}  // namespace
+
+void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line) {
+  queue_store(make_transfer(map, src, rank, {x, y, z, u, v}, line, "a tma_store"), "a tma_store");
+}
+
+void tilec_tma_add(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line) {
+  Transfer t = make_transfer(map, src, rank, {x, y, z, u, v}, line, "a tma_add");
+  if (t.map.item != 4) fail("fault", line, "a tma_add to a tensor that is not of float32");
+  t.adds = true;
+  queue_store(t, "a tma_add");
 }
 
 void tilec_bulk_commit() {

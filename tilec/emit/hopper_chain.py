@@ -1,0 +1,329 @@
+"""The CUDA text of a kernel that chains products; see `plan.hopper_chain` for what it does.
+
+    ChainWriter(spell, comment, write, tile_lines).text("gradients", parameters, ["K_map", "V_map", ...])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import assert_never
+
+from tilec.record import record
+from tilec.analysis.facts import Facts
+from tilec.diagnostics import Span
+from tilec.emit.cliteral import ctype
+from tilec.emit.hopper import BoxLoad, ProductCall, Write
+from tilec.emit.memory import Spelling
+from tilec.emit.render import render
+from tilec.emit.unused import mentions
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Buffer, Const, Expr
+from tilec.ir.tile import Let
+from tilec.plan.domains import static_shape
+from tilec.plan.hopper_chain_plan import ChainProduct, TileRead
+from tilec.plan.hopper_plan import WARP_GROUP, Operand, TensorMap
+from tilec.plan.plan import (
+    BulkAdd, BulkStore, Chained, ChainStep, Multiply, PScalar, PSeq, Publish, Registers, Settle, Stepped,
+)  # fmt: skip
+from tilec.plan.walk import walk_plan
+
+RESERVED = frozenset(
+    "warp_group tiles rows others tile section section_top section_width in_section end other full empty stage phase number held_full "
+    "held_empty held_phase a b j r s row col mine staged place".split()
+)  # fmt: skip
+"""C names that the text declares for itself, besides those made from names of tiles."""
+
+MEETING = 4
+"""The named barrier at which all consumers meet."""
+
+
+@record
+class _Numbers:
+    """What the template says in figures and short expressions."""
+
+    threads: int
+    first: int
+    consumers: int
+    stages: int
+    barriers: int
+    give: int
+    take: int
+    var: str
+    start: str
+    stop: str
+
+
+@record
+class _Exchange:
+    """The context of a fragment's way into a shared tile."""
+
+    type: str
+    tile: str
+    group: int
+    n: int
+    columns: int
+    block: int
+    exchange: str
+    words: str
+    meet: str
+
+
+@record
+class _Addition:
+    """The context of an addition by the copy engine."""
+
+    type: str
+    tile: str
+    group: int
+    n: int
+    src: str
+    rank: int
+    map: str
+
+
+@record
+class ChainWriter:
+    """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
+
+    spell: Spelling
+    comment: Callable[[Span], str]
+    write: Write
+    tile_lines: Callable[[str], list[str]]
+    described: dict[TileRead, tuple[str, str]] = field(default_factory=dict)  # descriptors: name and declaration
+
+    def text(self, symbol: str, parameters: str, maps: Sequence[str]) -> str:
+        """The __global__ function."""
+        spell, variant = self.spell, self.spell.variant
+        s = variant.body.body[0]
+        assert isinstance(s, Chained)
+        for entry in _ENTRIES:
+            spell.need(entry)
+        stores = any(isinstance(x, BulkStore | BulkAdd) for x in walk_plan(s))
+        if stores:
+            spell.need("bulk_wait_read")
+        known, lets = self.lets(s, variant.facts.with_range(WARP_GROUP, 0, s.schedule.consumers - 1))
+        inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
+        spell.var(s.var)
+        spell.variables[WARP_GROUP] = "warp_group"
+        names = dict(zip(variant.tensor_maps, maps, strict=True))
+        declared = "\n".join(self.declaration(b) for b in s.fragments)
+        prologue, epilogue = f"{declared}\n{self.write(s.prologue, known)}", self.write(s.epilogue, known)
+        versioned = [o.tile for o in s.streams] + list(s.exchanged)
+        with spell.versions(versioned, "stage"):
+            steps = "\n".join(self.step(s, x, inner) for x in s.steps)
+        c = s.schedule
+        numbers = _Numbers(
+            c.threads, 128 * c.consumers, c.consumers, c.stages, c.barriers, c.give, c.take, spell.var(s.var), spell.expr(s.start, known),
+            spell.expr(s.stop, known),
+        )  # fmt: skip
+        held = zip(s.held, s.spans[1 : 1 + len(s.held)], strict=True)
+        streams = zip(s.streams, s.spans[1 + len(s.held) :], strict=True)
+        held_loads = "\n".join(self.loads(o, names[o.map], "held_full", 1, span, known) for o, span in held)
+        stream_loads = "\n".join(self.loads(o, names[o.map], "full + stage", c.stages, span, inner) for o, span in streams)
+        used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, steps))
+        produced = "\n".join((numbers.start, numbers.stop, held_loads, stream_loads))
+        descriptors = [line for _, line in self.described.values()]
+        pieces = {
+            "counts": self.counts(s, variant.facts), "producer_places": self.places(s, produced),
+            "consumer_places": self.front(s, used, lets),
+            "held_loads": held_loads, "stream_loads": stream_loads, "passing": "\n".join(self.declaration(b) for b in s.passing),
+            "prologue": prologue, "steps": steps, "epilogue": epilogue,
+        }  # fmt: skip
+        tiles = self.tile_lines("\n".join((*pieces.values(), *descriptors)))
+        places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
+        return render(
+            "pipeline/chained.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
+            stores=stores, held=bool(s.held), held_bytes=sum(o.bytes for o in s.held), stream_bytes=sum(o.bytes for o in s.streams),
+            descriptors=descriptors, loop_comment=self.comment(s.spans[0]),
+            next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if c.uneven else "tile + gridDim.x", **pieces,
+        )  # fmt: skip
+
+    def declaration(self, b: Buffer) -> str:
+        """The registers of a fragment."""
+        place = self.spell.variant.placements[b]
+        assert isinstance(place, Registers)
+        self.spell.need_type(b.dtype)
+        return f"{'alignas(16) ' if b.dtype.bytes < 4 else ''}{ctype(b.dtype)} {self.spell.buffer(b)}[{place.layout.registers}];"
+
+    # ---- steps -----------------------------------------------------------------------------------------------------
+
+    def step(self, s: Chained, x: ChainStep, facts: Facts) -> str:
+        """One part of what the consumers do in a step."""
+        match x:
+            case Multiply(number, span):
+                return self.product(s, s.products[number], span)
+            case Settle(pending, accumulators):
+                counts = {p.c: p.registers for p in s.products}
+                settled = (f"wgmma_settle<{counts[b]}>({self.spell.buffer(b)});" for b in accumulators)
+                return "\n".join((f"wgmma_wait<{pending}>();", *settled))
+            case Publish():
+                return self.publish(s, x)
+            case PSeq():
+                return self.write(x, facts)
+            case _:
+                assert_never(x)
+
+    def descriptor(self, s: Chained, read: TileRead) -> str:
+        """The descriptor of a tile's first version for this consumer, declared in front of everything."""
+        if read not in self.described:
+            spell = self.spell
+            tile = spell.buffer(read.tile)
+            name = spell.names.fresh(f"{tile}_across" if read.transposed else f"{tile}_along")
+            shift = read.group_step // read.tile.dtype.bytes
+            pointer = f"{tile} + warp_group * {shift}" if shift and s.schedule.consumers > 1 else tile
+            line = f"const unsigned long long {name} = wgmma_descriptor({pointer}, {read.leading}, {read.stride}, {read.mode});"
+            self.described[read] = name, line
+        return self.described[read][0]
+
+    def product(self, s: Chained, p: ChainProduct, span: Span) -> str:
+        """The instructions of a product, closed as a group."""
+        spell = self.spell
+        spell.need(p.instruction)
+        versioned = {o.tile for o in s.streams} | set(s.exchanged)
+        lines: list[str] = []
+
+        def start(read: TileRead, name: str) -> str:
+            base = self.descriptor(s, read)
+            if read.tile not in versioned:
+                return base
+            lines.append(f"const unsigned long long {name} = {base} + stage * {read.bytes >> 4};")
+            return name
+
+        b = start(p.b, "b")
+        if isinstance(p.a, TileRead):
+            a, steps = start(p.a, "a"), [n >> 4 for n in p.a.slices]
+            flags = f"{int(p.a.transposed)}, {int(p.b.transposed)}"
+        else:
+            a, steps = f"reinterpret_cast<const unsigned*>({spell.buffer(p.a)})", [4 * n for n in range(len(p.b.slices))]
+            flags = f"{int(p.b.transposed)}"
+        c = spell.buffer(p.c)
+        calls = [
+            ProductCall(c, f"{a} + {x}" if x else a, f"{b} + {y >> 4}" if y else b, "false" if p.fresh and not n else "true")
+            for n, (x, y) in enumerate(zip(steps, p.b.slices, strict=True))
+        ]
+        name = f"{p.instruction}<{flags}>"
+        return render("gemm/chained.cu.jinja", comment=self.comment(span), operands=lines, instruction=name, products=calls)
+
+    def publish(self, s: Chained, x: Publish) -> str:
+        """A fragment into the version in use of a shared tile, behind which all consumers meet."""
+        spell = self.spell
+        for entry in ("stmatrix_x4", "fence_proxy_async", "barrier_sync"):
+            spell.need(entry)
+        place = spell.tile(x.tile)
+        columns = place.layout.pitch
+        rows, n = static_shape(x.tile)
+        src = spell.buffer(x.src)
+        exchange = {64: "row % 8", 32: "row / 2 % 4", 16: "row / 4 % 2"}[columns]
+        words = ", ".join(f"reinterpret_cast<const unsigned*>({src})[j / 4{f' + {i}' if i else ''}]" for i in range(4))
+        meet = f"barrier_sync<{MEETING}>({128 * s.schedule.consumers});"
+        group = 64 * columns if s.schedule.consumers > 1 else 0
+        context = _Exchange(ctype(x.tile.dtype), spell.tile_pointer(x.tile), group, n, columns, rows * columns, exchange, words, meet)
+        return render("copy/publish.cu.jinja", s=context, comment=self.comment(x.span))
+
+    # ---- loads -----------------------------------------------------------------------------------------------------
+
+    def loads(self, o: Operand, map_name: str, barrier: str, stages: int, span: Span, facts: Facts) -> str:
+        """The boxes of one tile."""
+        spell = self.spell
+        rank, tile, size = len(o.at), spell.buffer(o.tile), spell.tile(o.tile).layout.elements
+        spell.need(f"tma_load_{rank}d")
+        version = f"{tile} + stage * {size}" if stages > 1 else tile
+        lines = [self.comment(span)]
+        for box in o.boxes:
+            first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
+            place, at = f"{version} + {box.offset}" if box.offset else version, ", ".join(spell.expr(e, facts) for e in (first, *o.at[1:]))
+            lines.append(f"tma_load_{rank}d({place}, &{map_name}, {barrier}, {at});")
+        return "\n".join(lines)
+
+    # ---- places ----------------------------------------------------------------------------------------------------
+
+    def counts(self, s: Chained, facts: Facts) -> str:
+        """Declarations of the numbers of tiles, and of the section."""
+        c = s.schedule
+        texts = [self.spell.expr(e, facts) for e in s.grid]
+        others = [t for n, t in enumerate(texts) if n != c.row_axis and t != "1"]
+        line = f"const int rows = {texts[c.row_axis]}, others = {' * '.join(map(_factor, others)) or '1'}, tiles = rows * others;"
+        return f"{line}\nconst int section = {self.spell.expr(c.section, facts)};" if c.uneven else line
+
+    def places(self, s: Chained, used: str) -> str:
+        """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
+        c, spell = s.schedule, self.spell
+        names = [spell.var(v) for v in s.block_vars]
+        left = [n for n in range(len(names)) if n != c.row_axis]
+        lines: list[str] = []
+        if any(mentions(used, names[n]) for n in left):
+            number = "section_top + in_section % section_width" if c.uneven else "tile / rows"
+            if len(left) == 1:
+                lines.append(f"const int {names[left[0]]} = {number};")
+            else:
+                width = _factor(spell.expr(s.grid[left[0]], spell.variant.facts))
+                lines.append(f"const int other = {number};")
+                both = zip(left, "%/", strict=True)
+                lines += [f"const int {names[n]} = other {op} {width};" for n, op in both if mentions(used, names[n])]
+        row = names[c.row_axis]
+        return render(
+            "kernel/tile_sections.cu.jinja", longest_first=c.uneven != 0, row=row, uses_row=mentions(used, row), lines=lines,
+            number="in_section / section_width" if c.uneven < 0 else "rows - 1 - in_section / section_width",
+        )  # fmt: skip
+
+    def lets(self, s: Chained, facts: Facts) -> tuple[Facts, list[tuple[str, str]]]:
+        """The author's scalars: what they say, and each with its declaration."""
+        out: list[tuple[str, str]] = []
+        for x in s.setup.body:
+            inner = x.body.body[0] if isinstance(x, Stepped) else x
+            assert isinstance(inner, PScalar) and isinstance(inner.stmt, Let)
+            var, value = inner.stmt.var, inner.stmt.value
+            out.append((self.spell.var(var), f"const {ctype(var.dtype)} {self.spell.var(var)} = {self.spell.expr(value, facts)};"))
+            facts = facts.with_let(var, value)
+        return facts, out
+
+    def front(self, s: Chained, used: str, lets: Sequence[tuple[str, str]]) -> str:
+        """What a tile needs in front of the consumers' statements: block indices and scalars that they mention."""
+        kept: list[str] = []
+        for name, text in reversed(lets):
+            if mentions(used, name):
+                kept.insert(0, text)
+                used += text
+        return "\n".join(t for t in (self.places(s, used), *kept) if t)
+
+
+def bulk_add_text(spell: Spelling, s: BulkAdd, maps: Mapping[TensorMap, str], facts: Facts) -> str:
+    """A fragment through the staging area, added to the tensor."""
+    whole = spell.variant.body.body[0]
+    assert isinstance(whole, Chained)
+    consumers, rank = whole.schedule.consumers, len(s.at)
+    for entry in ("store_vec", "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_add_{rank}d"):
+        spell.need(entry)
+    n = s.staging.buffers * 32
+    row = next(d for d in range(1, rank) if s.map.box[d] == 64)
+    boxes: list[BoxLoad] = []
+    for part in range(s.staging.buffers):
+        at = list(s.at)
+        at[0] = _plus(at[0], Const(32 * part, INT32))
+        if consumers > 1:
+            d, step = (0, n) if s.by_columns else (row, 64)
+            at[d] = _plus(at[d], Binary("mul", WARP_GROUP, Const(step, INT32), INT32))
+        boxes.append(BoxLoad(f"staged + {2048 * part}" if part else "staged", ", ".join(spell.expr(e, facts) for e in at)))
+    context = _Addition(
+        ctype(s.src.dtype), spell.buffer(s.staging.tile), 64 * n if consumers > 1 else 0, n, spell.buffer(s.src), rank, maps[s.map]
+    )  # fmt: skip
+    return render("copy/bulk_add.cu.jinja", s=context, boxes=boxes)
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    if isinstance(b, Const) and b.value == 0:
+        return a
+    return b if isinstance(a, Const) and a.value == 0 else Binary("add", a, b, INT32)
+
+
+def _factor(text: str) -> str:
+    return text if text.replace("_", "").isalnum() else f"({text})"
+
+
+_ENTRIES = (
+    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
+    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
+    "wgmma_settle", "warp_sync", "opaque",
+)  # fmt: skip
+"""Prelude entries that every such kernel uses."""
