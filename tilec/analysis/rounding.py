@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from math import copysign, inf, isinf, isnan, ldexp
 
-from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT64, DType
+from tilec.ir.dtypes import BFLOAT16, FLOAT4_E2M1, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT8_E8M0, FLOAT16, FLOAT64, DType
 
 # Significant bits, least exponent of a normal number, largest finite value.
 _FORMATS: dict[DType, tuple[int, int, int]] = {
+    FLOAT4_E2M1: (2, 0, 6),
+    FLOAT8_E8M0: (1, -127, 1 << 127),
     FLOAT8_E4M3: (4, -6, 448),
     FLOAT8_E5M2: (3, -14, 57344),
     FLOAT16: (11, -14, 65504),
@@ -18,7 +20,7 @@ _FORMATS: dict[DType, tuple[int, int, int]] = {
     FLOAT64: (53, -1022, ((1 << 53) - 1) << 971),
 }
 _FLOAT32 = (24, -126, ((1 << 24) - 1) << 104)
-_SATURATING = (FLOAT8_E4M3, FLOAT8_E5M2)
+_SATURATING = (FLOAT8_E4M3, FLOAT8_E5M2, FLOAT4_E2M1, FLOAT8_E8M0)
 
 
 def round_float(value: int | float, dtype: DType) -> float:

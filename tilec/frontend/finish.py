@@ -19,6 +19,7 @@ from tilec.ir.kernel import Kernel, Launch, Param
 from tilec.ir.tile import Seq, Stmt
 from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt_exprs, walk_expr, walk_stmt
 from tilec.language.launch import flags_of
+from tilec.language.packed import unpack
 from tilec.language.tensors import apply_safe_values
 from tilec.language.values import Marker
 
@@ -41,6 +42,7 @@ def finish(
     params = _pointers(m, params, function)
     params, launches = _safe_values(m, params, tuple(m.launches))
     params, launches = _wide_strides(params, launches)
+    params, launches = unpack(m.b, params, launches)
     with m.outside():
         configs = configurations(m, markers)
     return Kernel(

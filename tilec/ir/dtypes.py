@@ -60,6 +60,9 @@ FLOAT32 = DType("float32", Kind.FLOAT, 32)
 FLOAT64 = DType("float64", Kind.FLOAT, 64)
 FLOAT8_E4M3 = DType("float8_e4m3fn", Kind.FLOAT, 8)
 FLOAT8_E5M2 = DType("float8_e5m2", Kind.FLOAT, 8)
+INT4, UINT4 = DType("int4", Kind.INT, 4), DType("uint4", Kind.UINT, 4)
+FLOAT4_E2M1 = DType("float4_e2m1fn", Kind.FLOAT, 4)
+FLOAT8_E8M0 = DType("float8_e8m0fnu", Kind.FLOAT, 8)
 HANDLE = DType("handle", Kind.HANDLE, 64)
 
 ALL = (
@@ -67,13 +70,16 @@ ALL = (
     FLOAT16, BFLOAT16, TFLOAT32, FLOAT32, FLOAT64, FLOAT8_E4M3, FLOAT8_E5M2,
 )  # fmt: skip
 
+STORED = (INT4, UINT4, FLOAT4_E2M1, FLOAT8_E8M0)
+"""Types that the language stores in bytes of another type and computes in a wider one: the Tile IR never sees them."""
+
 _ALIASES = {
     "half": FLOAT16, "fp16": FLOAT16, "bf16": BFLOAT16, "tf32": TFLOAT32, "float": FLOAT32, "fp32": FLOAT32,
     "double": FLOAT64, "int": INT32, "uint": UINT32, "long": INT64, "short": INT16, "char": INT8,
     "float8_e4m3": FLOAT8_E4M3, "e4m3": FLOAT8_E4M3, "e4m3_float8": FLOAT8_E4M3,
     "float8_e5m2fn": FLOAT8_E5M2, "e5m2": FLOAT8_E5M2, "e5m2_float8": FLOAT8_E5M2,
 }  # fmt: skip
-_BY_NAME = {d.name: d for d in ALL} | _ALIASES
+_BY_NAME = {d.name: d for d in (*ALL, *STORED)} | _ALIASES
 
 
 def lookup(name: str) -> DType | None:

@@ -19,7 +19,7 @@ from tilec.language.fold import fold_cast
 from tilec.language.show import describe, shape_text, size_text
 from tilec.language.values import Ref, Slice
 
-LATER_DTYPES = ("int4", "uint4", "int1", "uint1", "float4_e2m1fn", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
+LATER_DTYPES = ("int1", "uint1", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float6_e2m3fn", "float6_e3m2fn")
 """Types of the language that no room of the compiler handles yet."""
 
 

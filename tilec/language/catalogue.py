@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from tilec.ir.dtypes import ALL, HANDLE, lookup
+from tilec.ir.dtypes import ALL, HANDLE, STORED, lookup
 from tilec.language import (
     alloc,
     atomics,
@@ -63,7 +63,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
 """Title of each family and its names, in the order of the documentation."""
 
 DTYPE_NAMES = (
-    *(d.name for d in ALL), "half", "float", "double", "int", "uint", "long", "short", "float8_e4m3", "float8_e5m2fn",
+    *(d.name for d in (*ALL, *STORED)), "half", "float", "double", "int", "uint", "long", "short", "float8_e4m3", "float8_e5m2fn",
 )  # fmt: skip
 """Names of element types in the language; each is also a cast."""
 

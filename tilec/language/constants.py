@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from tilec.analysis.rounding import round_float
-from tilec.ir.dtypes import BOOL, FLOAT8_E4M3, FLOAT32, INT32, INT64, UINT64, DType, int_range, wrap
+from tilec.ir.dtypes import BOOL, FLOAT8_E4M3, FLOAT32, INT32, INT64, STORED, UINT64, DType, int_range, wrap
 
 
 def largest(dtype: DType) -> int | float:
@@ -19,6 +19,8 @@ def largest(dtype: DType) -> int | float:
 
 
 _LARGEST = {
+    "float4_e2m1fn": 6.0,
+    "float8_e8m0fnu": math.ldexp(1.0, 127),
     "float8_e4m3fn": 448.0,
     "float8_e5m2": 57344.0,
     "float16": 65504.0,
@@ -30,8 +32,8 @@ _LARGEST = {
 
 
 def has_infinity(dtype: DType) -> bool:
-    """Every floating type but e4m3fn has infinities; integers have none."""
-    return dtype.is_float and dtype != FLOAT8_E4M3
+    """Every floating type but e4m3fn and the stored ones has infinities; integers have none."""
+    return dtype.is_float and dtype not in (FLOAT8_E4M3, *STORED)
 
 
 def convert(value: int | float, dtype: DType) -> int | float:

@@ -10,14 +10,17 @@ from typing import Any
 from tilec.ir.dtypes import (
     BFLOAT16,
     BOOL,
+    FLOAT4_E2M1,
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     FLOAT16,
     FLOAT32,
     FLOAT64,
+    INT4,
     INT8,
     INT32,
     TFLOAT32,
+    UINT4,
     UINT8,
     DType,
 )  # fmt: skip
@@ -39,6 +42,7 @@ _FP8 = (FLOAT8_E4M3, FLOAT8_E5M2)
 ACCUMULATORS = {
     FLOAT16: (FLOAT32, FLOAT16), BFLOAT16: (FLOAT32,), FLOAT32: (FLOAT32,), TFLOAT32: (FLOAT32,), FLOAT64: (FLOAT64,),
     FLOAT8_E4M3: (FLOAT32, FLOAT16), FLOAT8_E5M2: (FLOAT32, FLOAT16), INT8: (INT32,), UINT8: (INT32,),
+    INT4: (INT32,), UINT4: (INT32,), FLOAT4_E2M1: (FLOAT32, FLOAT16),
 }  # fmt: skip
 """The accumulator types of each operand type, the usual one first."""
 

@@ -165,9 +165,9 @@ def apply_orders(b: Builder, body: Stmt) -> Stmt:
     def stmt(s: Stmt) -> Stmt:
         match s:
             case Copy(src, dst) if src.buffer in orders or dst.buffer in orders:
-                s = _elementwise(dst, Load(src.buffer, ()), src, s)
+                s = elementwise(dst, Load(src.buffer, ()), src, s)
             case Fill(dst, value) if dst.buffer in orders:
-                s = _elementwise(dst, value, None, s)
+                s = elementwise(dst, value, None, s)
         s = map_stmt(s, expr, stmt)
         if not isinstance(s, Store | Atomic) or s.buffer not in orders:
             return s
@@ -206,7 +206,7 @@ def _widened(e: Expr, dtype: Any) -> Expr:
     return e if e.dtype == dtype else Const(e.value, dtype) if isinstance(e, Const) else Cast(e, dtype)
 
 
-def _elementwise(dst: Region, value: Expr, src: Region | None, s: Copy | Fill) -> Stmt:
+def elementwise(dst: Region, value: Expr, src: Region | None, s: Copy | Fill) -> Stmt:
     """A copy or fill as a loop over elements."""
     sides = [r for r in (dst, src) if r is not None]
     walked = [[d for d, e in enumerate(r.extents) if constant(e) != 1] for r in sides]

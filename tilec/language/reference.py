@@ -33,6 +33,9 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - Integers wrap at the width of their type, in literals too. 8-bit floats are computed in float32 and rounded back after each operation.
 - `T.uint8(300)`, and a literal stored or filled into a type that cannot hold it, are errors; `T.cast(300, "uint8")` wraps.
 - `//` and `%` follow Python for integers and floats. `/` of two integers is an error. Comparisons of integers are exact across types.
+- 4-bit elements lie two a byte, the first in the low half: a tensor of K of them is passed as one of K / 2 bytes (int8 for int4,
+  uint8 for the others). They are computed as int8, uint8 and float16; float8_e8m0fnu, an exponent, as float32. Two elements of a
+  byte must be written by one thread: in T.Parallel, at an even number plus its last variable. T.gemm spreads them out first.
 - Casts: floats round to nearest even, to an integer they truncate and stop at the nearest end, NaN becomes 0; 8-bit floats saturate to
   the largest finite value and keep NaN; anything to bool is `!= 0`.
 - `max`, `min`, their reductions, scans and atomics drop NaN. `T.clamp(x, lo, hi)` is `min(max(x, lo), hi)`: NaN becomes `lo`.

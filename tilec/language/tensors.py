@@ -143,7 +143,7 @@ def _view_shape(b: Builder, source: Buffer, kind: DType, shape: Any) -> tuple[Ex
         rest = _count(b, tuple(_extent(b, v) for d, v in enumerate(items) if d != open_at[0]))
         known = constant(rest)
         if known:
-            items[open_at[0]] = total * source.dtype.bytes // kind.bytes // known
+            items[open_at[0]] = total * _bits(source.dtype) // _bits(kind) // known
     return tuple(_extent(b, v) for v in items)
 
 
@@ -161,11 +161,17 @@ def _count(b: Builder, extents: tuple[Expr, ...]) -> Expr:
 
 def _same_bytes(b: Builder, source: Buffer, kind: DType, extents: tuple[Expr, ...]) -> None:
     """Both shapes must hold the same number of bytes; run-time shapes are trusted when they cannot be compared."""
-    old = binary(b, "mul", _count(b, source.shape), source.dtype.bytes)
-    new = binary(b, "mul", _count(b, extents), kind.bytes)
+    old = binary(b, "mul", _count(b, source.shape), _bits(source.dtype))
+    new = binary(b, "mul", _count(b, extents), _bits(kind))
     if constant(old) is not None and constant(new) is not None and not equal(old, new):
-        text = f"`{source.name}` has {constant(old)} bytes, a view of {shape_text(extents)} {kind} has {constant(new)}"
+        bytes_ = [(constant(e) or 0) // 8 for e in (old, new)]
+        text = f"`{source.name}` has {bytes_[0]} bytes, a view of {shape_text(extents)} {kind} has {bytes_[1]}"
         raise b.error("TL0342", text, *buffer_label(source), help="the sizes must be equal")
+
+
+def _bits(dtype: DType) -> int:
+    """Bits that an element takes in memory."""
+    return dtype.bits if dtype.bits == 4 else 8 * dtype.bytes
 
 
 def annotate_safe_value(b: Builder, values: Any) -> None:
