@@ -39,11 +39,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How programs are checked: with a look for races, through NVRTC too, built with optimisation as for users."""
+    """How programs are checked: with a look for races, through NVRTC too, built by g++ with optimisation as for users; and the
+    level at which tilec compiles them."""
 
     races: bool = False
     nvrtc: bool = False
     optimised: bool = False
+    level: int = 2
 
 
 def modes(seed: int, races: bool) -> list[emulator.Mode]:
@@ -101,7 +103,7 @@ def _check_file(programs: Sequence[Program], depth: Depth) -> list[Finding | Non
         return [Finding(kind if len(programs) == 1 else "batch", detail)] * len(programs)
 
     try:
-        compiled = compile_text(file_text(programs), arch=programs[0].arch)
+        compiled = compile_text(file_text(programs), arch=programs[0].arch, opt_level=depth.level)
     except CompileError as error:
         shown = "; ".join(f"{d.code} {d.message} at line {d.span.line}" for d in error.diagnostics)
         return all_fail("internal" if "TL09" in shown else TOO_LARGE if "TL0401" in shown else REFUSED, shown)

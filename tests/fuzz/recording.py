@@ -57,24 +57,23 @@ class Record:
         began = time.process_time()
         fresh = [p for p in gather(seed, EXAMPLES) if _hash(p) not in self.seen]
         kinds: Counter[str] = Counter()
-        failing: dict[str, Program] = {}
+        failing: dict[str, tuple[Program, Depth]] = {}
         for at in range(0, len(fresh), BATCH * 4):
             part = fresh[at : at + BATCH * 4]
-            for p, found in zip(part, check_all(part, _depth(seed + at // (BATCH * 4))), strict=True):
+            depth = _depth(seed + at // (BATCH * 4))
+            for p, found in zip(part, check_all(part, depth), strict=True):
                 kinds[found.kind if found else AGREE] += 1
                 if found and found.kind != TOO_LARGE:
-                    self.keep(f"{seed}-{_hash(p)}", f"# {p.arch} {found.kind}: {found.detail}", p)
-                    failing.setdefault(found.kind, p)
-        for kind, p in failing.items() if SHRINK_SECONDS else ():
-            self.shrink(seed, kind, p)
+                    self.keep(f"{seed}-{_hash(p)}", f"# {p.arch} {depth} {found.kind}: {found.detail}", p)
+                    failing.setdefault(found.kind, (p, depth))
+        for kind, (p, depth) in failing.items() if SHRINK_SECONDS else ():
+            self.shrink(seed, kind, p, depth)
         self.note(seed, fresh, kinds, time.process_time() - began)
 
-    def shrink(self, seed: int, kind: str, first: Program) -> None:
+    def shrink(self, seed: int, kind: str, first: Program, depth: Depth) -> None:
         """Keeps the smallest program that fails as the first of its kind does."""
-
-        depth = Depth(races=kind == "race", nvrtc=kind == "nvrtc")
         small = smallest(seed, EXAMPLES, first, lambda p: _kind(check(p, depth)) == kind, SHRINK_SECONDS)
-        self.keep(f"{seed}-{kind.replace(' ', '_')}-smallest", f"# {small.arch} {check(small, Depth(races=True))}", small)
+        self.keep(f"{seed}-{kind.replace(' ', '_')}-smallest", f"# {small.arch} {depth} {check(small, depth)}", small)
 
     def keep(self, name: str, comment: str, p: Program) -> None:
         """Writes a program that failed to the folder, or shows it."""
@@ -128,8 +127,10 @@ def _head() -> str:
 
 
 def _depth(number: int) -> Depth:
-    """How deep a part is checked: every fourth for races, every sixteenth through NVRTC (where it is), every eighth optimised."""
-    return Depth(races=number % 4 == 0, nvrtc=HAS_NVRTC and number % 16 == 5, optimised=number % 8 == 2)
+    """How deep a part is checked: every fourth for races, every sixteenth through NVRTC (where it is), every eighth optimised, at all of
+    tilec's levels."""
+    level = (2, 1, 2, 3)[number // 4 % 4]
+    return Depth(races=number % 4 == 0, nvrtc=HAS_NVRTC and number % 16 == 5, optimised=number % 8 == 2, level=level)
 
 
 def _kind(found: Finding | None) -> str:

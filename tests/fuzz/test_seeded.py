@@ -39,8 +39,8 @@ FAULTS: dict[str, Callable[[str], str]] = {
 @needs_gxx
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(text: str, arch: str) -> Any:
-        compiled = compile_text(text, arch=arch)
+    def faulty(text: str, **options: Any) -> Any:
+        compiled = compile_text(text, **options)
         return dataclasses.replace(compiled, cu=FAULTS[fault](compiled.cu))
 
     touched = 0
