@@ -28,6 +28,13 @@ __device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, int
 __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, unsigned parity, TILEC_SITE) {
   tilec_mbarrier_wait(barrier, parity, tilec_line);
 }
+__device__ __forceinline__ void mbarrier_expect_bytes(unsigned long long* barrier, int bytes, TILEC_SITE) {
+  tilec_mbarrier_expect(barrier, bytes, tilec_line);
+}
+__device__ __forceinline__ void mbarrier_arrive_portable(unsigned long long* barrier, TILEC_SITE) { tilec_mbarrier_arrive(barrier, 0, false, tilec_line); }
+__device__ __forceinline__ void mbarrier_wait_portable(unsigned long long* barrier, unsigned parity, TILEC_SITE) {
+  tilec_mbarrier_wait(barrier, parity, tilec_line);
+}
 __device__ __forceinline__ void fence_proxy_async() { tilec_fence_proxy_async(); }
 
 __device__ __forceinline__ void tma_prefetch(const TensorMap*) {}
@@ -99,6 +106,8 @@ __device__ __forceinline__ void wgmma_fence() { tilec_wgmma_fence(); }
 __device__ __forceinline__ void wgmma_commit() { tilec_wgmma_commit(); }
 template <int n>
 __device__ __forceinline__ void wgmma_settle(float*) {}
+template <int n>
+__device__ __forceinline__ void wgmma_settle_words(unsigned*) {}
 template <int pending>
 __device__ __forceinline__ void wgmma_wait(TILEC_SITE) {
   tilec_wgmma_wait(pending, tilec_line);

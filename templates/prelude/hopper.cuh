@@ -71,6 +71,34 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, unsig
   }
 }
 
+//@ mbarrier_expect_bytes needs: shared_address
+// Announces that the copy engine will deliver `bytes` more in this phase.
+__device__ __forceinline__ void mbarrier_expect_bytes(unsigned long long* barrier, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+//@ mbarrier_arrive_portable needs: shared_address
+// mbarrier_arrive for sm_80 and newer.
+__device__ __forceinline__ void mbarrier_arrive_portable(unsigned long long* barrier) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(shared_address(barrier)) : "memory");
+}
+
+//@ mbarrier_wait_portable needs: shared_address
+// mbarrier_wait for sm_80 and newer.
+__device__ __forceinline__ void mbarrier_wait_portable(unsigned long long* barrier, unsigned parity) {
+  const unsigned address = shared_address(barrier);
+  unsigned done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}"
+        : "=r"(done) : "r"(address), "r"(parity) : "memory");
+  }
+}
+
 //@ fence_proxy_async
 // Lets the copy engine and wgmma see what this thread has written to shared memory.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -242,9 +270,17 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 //@ wgmma_settle
-// Behind a wait: no use of the accumulators d moves in front of it.
+// Between products and other uses of the accumulators d: the compiler moves none of these past it.
 template <int n>
 __device__ __forceinline__ void wgmma_settle(float* d) {
 #pragma unroll
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+//@ wgmma_settle_words
+// wgmma_settle for accumulators of other types, as words.
+template <int n>
+__device__ __forceinline__ void wgmma_settle_words(unsigned* d) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "+r"(d[i])::"memory");
 }

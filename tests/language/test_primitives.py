@@ -365,6 +365,6 @@ def test_barriers_and_traps() -> None:
 
 def test_names_for_later_say_what_to_use() -> None:
     b = kernel_builder()
-    d = refused(b, "tma_copy", 1, 2, barrier=3)
-    assert d.code == "TL0204" and "T.copy" in d.help and "tma_copy" in d.message
-    assert refused(b, "alloc_barrier", 128).code == "TL0204"
+    d = refused(b, "tma_load", 1, 2)
+    assert d.code == "TL0204" and "T.copy" in d.help and "tma_load" in d.message
+    assert refused(b, "alloc_tmem", 128).code == "TL0204"

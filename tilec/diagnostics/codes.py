@@ -94,6 +94,11 @@ CODES: Mapping[str, str] = MappingProxyType(
         "would not fit otherwise.",
         "TL0505": "A remark of the planner: a kernel for Hopper takes the portable path, and why.",
         "TL0506": "A remark of the planner: at -O3 neighbouring blocks of a kernel are joined into a larger one.",
+        "TL0507": "In a kernel with barriers of its own, tile statements belong to the threads that come to them: whole warps of "
+        "neighbours, or one thread. A register tile lies in the registers of the threads that use it.",
+        "TL0508": "A barrier in shared memory would not do what the kernel needs: nobody arrives at it, or more threads than it counts.",
+        "TL0509": "A product or a store that is only queued is not waited for where its result, or its tile, is used.",
+        "TL0406": "A statement needs an instruction that the target, or a tile of this shape, does not have.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }

@@ -42,7 +42,7 @@ def banner_text(plans: Sequence[Plan], file: str) -> str:
         lines += [*_kernel(plan, file), ""]
     archs = " or ".join(sorted({p.target.name for p in plans}))
     bodies = [(p, v) for p in plans for launch in p.launches for v in launch.variants]
-    exact = sorted({name for p, v in bodies if v.tensor_maps for name in (p.target.name, v.arch or p.target.name)})
+    exact = sorted({name for p, v in bodies if v.tensor_maps or v.hopper for name in (p.target.name, v.arch or p.target.name)})
     build = " ".join(f"-gencode arch={a.replace('sm_', 'compute_')},code={a}" for a in exact) if exact else f"-arch={archs} (or newer)"
     lines.append(f"  build      nvcc {build} -c")
     lines.append("")

@@ -13,6 +13,7 @@ from typing import assert_never
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.advance import advancing
+from tilec.emit.by_hand import barriers_text, bulk_copy_text, control_text, mbarrier_text, product_text, team_condition, team_text
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
@@ -34,6 +35,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
@@ -73,6 +75,8 @@ class BodyWriter:
     threads: int
     operands: set[object] = field(default_factory=set)
     maps: Mapping[TensorMap, str] = field(default_factory=dict)
+    number: str = "threadIdx.x"  # of a thread in its block
+    team: TeamPlan | None = None  # the threads that carry out the statement at hand, where not all do
     _last: tuple[str, int] = ("", 0)
     _late: str = ""  # the copies that the pipeline around issues in the middle of its step
 
@@ -124,6 +128,12 @@ class BodyWriter:
                 return self.counted(s, facts)
             case PWhile(cond, body):
                 return render("parallel/while.cu.jinja", cond=self.spell.expr(cond, facts), body=self.sequence(body, facts))
+            case PIf(cond, then, orelse) if any(s.teams):
+                yes, no = self.side(then, s.teams[0], facts.assume(cond)), self.side(orelse, s.teams[1], facts)
+                test = self.spell.expr(cond, facts)
+                if self.spell.variant.hopper:
+                    test = team_condition(test, s.teams, self.spell.need, self.number == "threadIdx.x")
+                return render("parallel/if.cu.jinja", cond=test, then=yes, orelse=no)
             case PIf(cond, then, orelse):
                 with self.spell.having(conjuncts(cond)):
                     yes = self.sequence(then, facts.assume(cond))
@@ -142,11 +152,19 @@ class BodyWriter:
             case PGemm():
                 return self.gemm(s, facts)
             case PReduce():
-                return reduce_text(self.spell, s, facts, self.threads)
+                return reduce_text(self.spell, s, facts, self.threads, self.meet())
             case PScan():
-                return scan_text(self.spell, s, facts, self.threads)
+                return scan_text(self.spell, s, facts, self.threads, self.meet())
             case PBarrier():
                 return self.barrier(s, facts)
+            case PBarriers():
+                return barriers_text(self.spell, s)
+            case PMbarrier():
+                return mbarrier_text(self.spell, s, facts)
+            case PBulkCopy():
+                return bulk_copy_text(self.spell, s, self.maps, facts)
+            case PControl():
+                return control_text(self.spell, s)
             case Fetch():
                 return self._late
             case Pipeline():
@@ -165,6 +183,26 @@ class BodyWriter:
                 raise AssertionError("a warp-specialised body is a kernel of its own")
             case _:
                 assert_never(s)
+
+    def side(self, body: PSeq, team: TeamPlan | None, facts: Facts) -> str:
+        """One side of a branch that parts the threads into teams."""
+        if team is None:
+            return self.sequence(body, facts)
+        outer, threads = self.team, self.threads
+        self.team, self.threads = team, team.team.count
+        text = self.sequence(body, facts)
+        self.team, self.threads = outer, threads
+        return team_text(text, team, self.number, 0 if outer is None else outer.team.first)
+
+    def meet(self) -> str:
+        """A barrier of all threads that are here."""
+        if self.team is None:
+            return "__syncthreads();"
+        if self.team.barrier == 0:
+            self.spell.need("warp_sync")
+            return "warp_sync();"
+        self.spell.need("barrier_sync")
+        return f"barrier_sync<{self.team.barrier}>({self.team.team.count});"
 
     def stepped(self, span: Span, body: PSeq, facts: Facts) -> str:
         """The code of one statement of the author under its source line."""
@@ -276,6 +314,8 @@ class BodyWriter:
                 call = "cluster_sync" if s.kind == "cluster" else s.kind
                 self.spell.need(call)
                 return f"{call}();"
+            case "team":
+                return self.meet()
             case "grid":
                 self.spell.need("grid_sync")
                 return "grid_sync(reinterpret_cast<unsigned*>(workspace));"
@@ -305,6 +345,8 @@ class BodyWriter:
     def gemm(self, s: PGemm, facts: Facts) -> str:
         """A matrix product in place."""
         clear = self.clear(s, facts)
+        if s.plan.kind == "wgmma":
+            return product_text(self.spell, s, facts, clear)
         a, b = self.operand(s.a, facts), self.operand(s.b, facts)
         return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from math import prod
 
 from tilec.record import record
 from tilec.diagnostics import Span
@@ -26,7 +27,7 @@ from tilec.ir.expr import Buffer, Scope, Var
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.plan import THREAD, Chained, LaunchPlan, PGemm, Pipeline, Plan, SharedTile, Streamed, Variant
+from tilec.plan.plan import THREAD, Chained, LaunchPlan, PGemm, PIf, Pipeline, Plan, SharedTile, Streamed, Variant
 from tilec.plan.walk import walk_plan
 
 AXES = "xyz"
@@ -97,7 +98,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     inside = tuple(walk_plan(variant.body))
     kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
-    if variant.tensor_maps:
+    if variant.tensor_maps and not variant.hopper:
         kept |= hopper.RESERVED | hopper_attention.RESERVED | hopper_chain.RESERVED
     names = _parameter_names(signature(plan).names, kept)
     reserved = kept | set(names.values())
@@ -110,10 +111,15 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         else:
             spell.variables[p] = name
     spell.variables[THREAD] = "thread"
-    if variant.tensor_maps:
+    if variant.tensor_maps and not variant.hopper:
         return _hopper_kernel(file, plan, spell, names)
     values = _scalar_values(file, spell, plan)
-    writer = BodyWriter(spell, file.comment, launch.threads[0] * launch.threads[1] * launch.threads[2])
+    maps = hopper.map_names(variant, list(names.values()))
+    spell.names.reserve(maps)
+    declared = dict(zip(variant.tensor_maps, maps, strict=True))
+    writer = BodyWriter(spell, file.comment, prod(launch.threads), maps=declared, number=_thread_number(launch))
+    if maps:
+        spell.need("tensor_map")
     for v in (*launch.launch.block_vars, *launch.launch.thread_vars):
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
@@ -121,8 +127,9 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch)
     lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
-        "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol, parameters=_parameters(file, plan, names),
-        tiles=tiles, places=lines, body=body, cluster=launch.launch.cluster,
+        "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
+        parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
+        tiles=tiles, places=lines, body=body, hopper=variant.hopper, arch=variant.arch, cluster=launch.launch.cluster,
     )  # fmt: skip
     return indent(text)
 
@@ -209,16 +216,25 @@ def _scalar_values(file: _File, spell: Spelling, plan: Plan) -> list[str]:
 
 def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
     """Declarations of the thread numbers that the body mentions."""
-    x, y, z = launch.threads
-    number = "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
     parts = []
     if any(mentions(body, w) for w in ("thread", "warp", "lane")):
-        parts.append(f"thread = {number}")
+        parts.append(f"thread = {_thread_number(launch)}")
     if mentions(body, "warp"):
         parts.append("warp = thread / 32")
     if mentions(body, "lane"):
         parts.append("lane = thread % 32")
-    return [f"const int {', '.join(parts)};"] if parts else []
+    teams = any(any(s.teams) for v in launch.variants for s in walk_plan(v.body) if isinstance(s, PIf))  # which have numbers of their own
+    return [f"{'[[maybe_unused]] ' if teams else ''}const int {', '.join(parts)};"] if parts else []
+
+
+def _listed(text: str) -> list[str]:
+    return [text] if text else []
+
+
+def _thread_number(launch: LaunchPlan) -> str:
+    """The number of a thread in its block, as C text."""
+    x, y, z = launch.threads
+    return "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
 
 
 def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
@@ -256,6 +272,13 @@ def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
 
 def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
     """The function that turns (row, column) of a tile into an offset."""
+    if layout.panel:
+        rows, per = prod(layout.shape[:-1]), CHUNK // layout.itemsize
+        _, shared, count = swizzle_period(layout)
+        row = f"row % {count}" if shared == 1 else f"row / {shared} % {count}"
+        return render(
+            "kernel/panel_at.cu.jinja", function=function, name=name, panel=layout.panel, size=rows * layout.panel, per=per, row=row,
+        )  # fmt: skip
     if layout.swizzle is None:
         return render("kernel/plain_at.cu.jinja", function=function, name=name, pitch=layout.pitch)
     per = max(1, CHUNK // layout.itemsize)

@@ -8,13 +8,14 @@ Plain C++ over the CUDA runtime, so that nvcc and the emulator's g++ both take i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 
 from tilec.record import record
 from tilec.emit import hopper
 from tilec.emit.hostexpr import HELPERS, Cxx, CxxWriter, variables
 from tilec.emit.names import LAUNCHER_NAMES, Names, parameter_names
 from tilec.ir.dtypes import FLOAT32, FLOAT64, UINT64, DType, Kind
-from tilec.ir.expr import Buffer, Var, VarKind
+from tilec.ir.expr import Buffer, Const, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK
@@ -82,6 +83,7 @@ class Special:
     when: str
     maps: tuple[Map, ...]
     grid: str
+    block: str
     threads: int
     shared_bytes: int
     optional: bool  # not every architecture that the file is for has it
@@ -252,21 +254,35 @@ def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | N
         shared_bytes=str(shared.pop()) if len(shared) == 1 else "shared_bytes",
         raises_shared_limit=any(c.shared_bytes > PLAIN_SHARED_BYTES for c in choices),
         cooperative=grid.cooperative,
-        special=tuple(_special(v, writer, names) for v in grid.variants if v.tensor_maps),
+        special=tuple(_special(v, writer, names) for v in grid.variants if _comes_first(v)),
     )
 
 
 def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
     """A body that goes through tensor maps, as the launcher needs it."""
-    assert v.grid is not None and v.threads is not None and v.when is not None
+    assert v.grid is not None and v.threads is not None
     maps = []
     for m, name in zip(v.tensor_maps, hopper.map_names(v, names), strict=True):
         extents = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_extents(m))
         strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
         maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
-    grid = writer.write(v.grid[0]).text
-    return Special(_named(v.symbol), writer.condition(v.when), tuple(maps), grid, v.threads[0], v.shared_bytes, bool(v.arch))
+    grid = _dim3([f"static_cast<unsigned>({writer.write(e).text})" if not isinstance(e, Const) else str(e.value) for e in v.grid])
+    when = "true" if v.when is None else writer.condition(v.when)
+    block = _dim3([str(n) for n in v.threads])
+    return Special(_named(v.symbol), when, tuple(maps), grid, block, prod(v.threads), v.shared_bytes, bool(v.arch))
+
+
+def _dim3(axes: list[str]) -> str:
+    """The arguments of a dim3, without trailing ones."""
+    while len(axes) > 1 and axes[-1] == "1":
+        axes.pop()
+    return ", ".join(axes)
+
+
+def _comes_first(v: Variant) -> bool:
+    """True for a body with a grid of its own, which the launcher tries before all others."""
+    return bool(v.tensor_maps or v.arch)
 
 
 def _named(symbol: str) -> str:
@@ -277,7 +293,7 @@ def _named(symbol: str) -> str:
 def _choices(grid: LaunchPlan, writer: CxxWriter) -> tuple[Choice, ...]:
     """The variants up to the first that always fits."""
     out: list[Choice] = []
-    for variant in (v for v in grid.variants if not v.tensor_maps):
+    for variant in (v for v in grid.variants if not _comes_first(v)):
         when = "" if variant.when is None else writer.condition(variant.when)
         branch = ("else " if out else "") + (f"if ({when})" if when else "")
         out.append(Choice(_named(variant.symbol), when, branch.strip(), variant.shared_bytes))

@@ -97,8 +97,8 @@ def _taken(op: str, value: Expr, dtype: DType) -> Expr:
     return out
 
 
-def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
-    """Statements that reduce the registers of `s.src` over a dimension into those of `s.dst`."""
+def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int, meet: str = "__syncthreads();") -> str:
+    """Statements that reduce the registers of `s.src` over a dimension into those of `s.dst`; `meet` waits for all `threads`."""
     dtype = s.dst.dtype
     acc, value, kept_value = Var("acc", dtype), Var("value", dtype), Var("before", dtype)
     taken = Var("value", s.src.dtype)
@@ -139,7 +139,7 @@ def reduce_text(spell: Spelling, s: PReduce, facts: Facts, threads: int) -> str:
         identity=spell.expr(identity(s.op, dtype), known), inner=inner[::-1], value=shared_name,
         src=spell.buffer(s.src), register=spell.expr(register, known), valid=_valid(spell, layout, s, digits, known),
         take=spell.expr(combine(s.op, acc, _taken(s.op, taken, dtype), dtype, s.nan_propagate), known),
-        steps=_steps(spell, s.lane_steps), merge=merge,
+        steps=_steps(spell, s.lane_steps), merge=merge, meet=meet,
         scratch="" if s.scratch is None else spell.buffer(s.scratch), meeting=meeting, kept="" if s.clear else spell.var(kept_value),
         merge_kept=spell.expr(combine(s.op, acc, kept_value, dtype, s.nan_propagate), known), dst=spell.buffer(s.dst),
     )  # fmt: skip

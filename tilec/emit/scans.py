@@ -26,8 +26,8 @@ class _Level:
     count: int
 
 
-def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int) -> str:
-    """Statements that replace each element of `s.buffer` by the sum or maximum of those up to it."""
+def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int, meet: str = "__syncthreads();") -> str:
+    """Statements that replace each element of `s.buffer` by the sum or maximum of those up to it; `meet` waits for all `threads`."""
     dtype, line = s.buffer.dtype, line_of(s.layout, s.dim)
     sums, value = Var("sum", dtype), Var("value", dtype)
     carry = Var("carry", dtype)
@@ -50,7 +50,7 @@ def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int) -> str:
     for name in (shuffle, *(["shfl_idx"] if line.warps == 1 and line.passes > 1 else [])):
         spell.need(name)
     return render(
-        "reduce/scan.cu.jinja", type=ctype(dtype), name=spell.buffer(s.buffer), sum=spell.var(sums), value=spell.var(value),
+        "reduce/scan.cu.jinja", meet=meet, type=ctype(dtype), name=spell.buffer(s.buffer), sum=spell.var(sums), value=spell.var(value),
         merge=merge, advance=advance, identity=spell.expr(identity(s.op, dtype), facts),
         outer=outer[::-1], along=along[::-1], n=spell.var(inner), line=line,
         register=spell.expr(_register(s.layout.regs, digits), known), valid=_valid(spell, s, digits, known), reverse=s.reverse,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from tilec.analysis.teams import by_hand, separate
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.expressions import spread
@@ -19,13 +20,15 @@ from tilec.frontend.values import Frame, Stale
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import BLOCK_CALLS, WARP_CALLS, Call, Const, Var, VarKind
 from tilec.ir.kernel import Launch
-from tilec.ir.tile import Seq
+from tilec.ir.tile import Seq, Stmt
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
 from tilec.language.builder import LaunchState
 from tilec.language.clusters import meet_around_peers
 from tilec.language.layouts import apply_orders
+from tilec.language.hopper import without_controls
 from tilec.language.reducers import settle
+from tilec.language.threads import settle_groups
 from tilec.language.values import KernelSpec, Value, WithSpec
 
 DEFAULT_THREADS = (128, 1, 1)
@@ -93,12 +96,16 @@ def record_launch(
             body()
     finally:
         state, b.launch = b.launch, None
-    whole = meet_around_peers(settle(b, apply_orders(b, Seq(tuple(statements), span))))
+    body_: Stmt = Seq(tuple(statements), span)
+    hand = by_hand(body_)
+    if not hand:
+        body_ = without_controls(settle_groups(b, body_, state.groups))
+    whole = meet_around_peers(settle(b, apply_orders(b, body_)))
     b.orders, b.reducers = {}, {}
     launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster)
-    if counts is None and uses_threads(launch):
+    if counts is None and (hand or uses_threads(launch)):
         launch = replace(launch, threads=DEFAULT_THREADS)
-    m.launches.append(launch)
+    m.launches.append(separate(launch) if hand else launch)
 
 
 def uses_threads(launch: Launch) -> bool:

@@ -22,7 +22,9 @@ from tilec.ir.tile import (
     Atomic,
     Barrier,
     Break,
+    BulkCopy,
     Continue,
+    Control,
     Copy,
     Evaluate,
     Fill,
@@ -30,6 +32,7 @@ from tilec.ir.tile import (
     Gemm,
     If,
     Let,
+    Mbarrier,
     Parallel,
     Print,
     Reduce,
@@ -230,6 +233,10 @@ class _Statements(Reader):
                 kind = self.take("name")
                 id = self.expr() if self.accept("id") else None
                 return Barrier(kind, id, self.expr() if self.accept("count") else None, span)
+            case "mbarrier":
+                return self._mbarrier(span)
+            case "control":
+                return Control(self.take("name"), self.number(), span)
             case "trap":
                 self.expect("unless")
                 cond = self.expr()
@@ -270,8 +277,24 @@ class _Statements(Reader):
         result = self.variable(VarKind.LET) if self.accept("->") else None
         return Atomic(op, buffer, indices, operands, order, result, span)
 
+    def _mbarrier(self, span: Span) -> Mbarrier:
+        kind, (buffer, index) = self.take("name"), self._slot()
+        return Mbarrier(kind, buffer, index, self.expr() if self.accept("by") else None, span)
+
+    def _slot(self) -> tuple[Buffer, Expr]:
+        """`bar[index]`."""
+        buffer = self.buffer(self.take("name"))
+        (index,) = self.several(self.expr, "[", "]")
+        return buffer, index
+
     def _tile(self, word: str, span: Span) -> Stmt:
         match word:
+            case "bulk_copy":
+                source = self.region()
+                self.expect("->")
+                target = self.region()
+                barrier, index = self._slot() if self.accept("at") else (None, None)
+                return BulkCopy(source, target, barrier, index, span)
             case "copy":
                 src = self.region()
                 self.expect("->")
@@ -302,8 +325,9 @@ class _Statements(Reader):
         self.expect("@")
         b, trans_b = self.region(), self.accept(".T")
         policy = self.take("name")
+        waits = not self.accept("queued")
         clear = self.expr() if self.accept("clear") else Const(False, BOOL)
-        return Gemm(a, b, c, trans_a, trans_b, policy, clear, span)
+        return Gemm(a, b, c, trans_a, trans_b, policy, clear, span, waits)
 
     # Kernels.
 

@@ -40,7 +40,9 @@ from tilec.ir.tile import (
     Atomic,
     Barrier,
     Break,
+    BulkCopy,
     Continue,
+    Control,
     Copy,
     Evaluate,
     Fill,
@@ -48,6 +50,7 @@ from tilec.ir.tile import (
     Gemm,
     If,
     Let,
+    Mbarrier,
     Parallel,
     Print,
     Reduce,
@@ -319,6 +322,11 @@ def _simple(s: Stmt, names: Names) -> str:
             return f"barrier {kind}" + "".join(
                 f" {word} {_expr(e, names, 0)}" for word, e in (("id", id), ("count", count)) if e is not None
             )
+        case Mbarrier(kind, buffer, index, value):
+            text = f"mbarrier {kind} {names.of(buffer)}[{_expr(index, names, 0)}]"
+            return text if value is None else f"{text} by {_expr(value, names, 0)}"
+        case Control(kind, value):
+            return f"control {kind} {value}"
         case Trap(cond, message):
             return f"trap unless {_expr(cond, names, 0)}, {_quote(message)}"
         case Print(message, args, once):
@@ -344,11 +352,15 @@ def _tile(s: Stmt, names: Names) -> str:
     match s:
         case Copy(src, dst):
             return f"copy {_region(src, names)} -> {_region(dst, names)}"
+        case BulkCopy(src, dst, barrier, index):
+            text = f"bulk_copy {_region(src, names)} -> {_region(dst, names)}"
+            return text if barrier is None or index is None else f"{text} at {names.of(barrier)}[{_expr(index, names, 0)}]"
         case Fill(dst, value):
             return f"fill {_region(dst, names)} = {_expr(value, names, 0)}"
         case Gemm():
             a, b, c = (_region(r, names) for r in (s.a, s.b, s.c))
             product = f"gemm {c} += {a}{'.T' if s.trans_a else ''} @ {b}{'.T' if s.trans_b else ''} {s.policy}"
+            product = product if s.waits else f"{product} queued"
             return product if s.clear == Const(False, BOOL) else f"{product} clear {_expr(s.clear, names, 0)}"
         case Reduce():
             words = f" dim {s.dim}" + ("" if s.clear else " keep") + (" nan" if s.nan_propagate else "")

@@ -145,7 +145,8 @@ class Gemm:
     """c += op(a) @ op(b); with `clear` true, c = op(a) @ op(b). Tiles are the last two dimensions of each region.
 
     op(a) is M x K and op(b) is K x N; `trans_a` means that a is stored K x M, `trans_b` that b is stored N x K.
-    `policy` is square, full_row or full_col: how the author wants the warps spread.
+    `policy` is square, full_row or full_col: how the author wants the warps spread. Unless it `waits`, the product is only queued:
+    c holds it behind a Control("products_wait").
     """
 
     a: Region
@@ -156,6 +157,7 @@ class Gemm:
     policy: str
     clear: Expr
     span: Span = NOWHERE
+    waits: bool = True
 
 
 @record
@@ -216,6 +218,55 @@ class Barrier:
 
 
 @record
+class Mbarrier:
+    """What each executing thread does with `buffer[index]`, a barrier in shared memory (a uint64 tile of rank 1).
+
+    `kind` is init (its phases end after `value` arrivals), arrive, expect (`value` bytes more must come in this phase),
+    arrive_expect (both) or wait (until the phase of parity `value` is over; a new barrier is in phase 0).
+    """
+
+    kind: str
+    buffer: Buffer
+    index: Expr
+    value: Expr | None = None
+    span: Span = NOWHERE
+
+
+@record
+class BulkCopy:
+    """dst = src, queued for the copy engine once for all executing threads; one side is global, the other shared.
+
+    A load tells `barrier[index]` to expect its bytes, and they arrive there. A store has no barrier; it belongs to the group
+    that the next Control("stores_commit") closes.
+    """
+
+    src: Region
+    dst: Region
+    barrier: Buffer | None = None
+    index: Expr | None = None
+    span: Span = NOWHERE
+
+
+@record
+class Control:
+    """Orders work that runs beside the threads. `kind` is one of CONTROLS; `value` is a count of groups or of registers.
+
+    products_fence, products_commit and products_wait are those of queued GEMMs (a GEMM closes a group of its own),
+    stores_commit and stores_wait those of queued stores; a wait leaves the newest `value` groups in flight. fence makes what
+    threads have written visible to the copy engine. registers_take and registers_give move registers between warp groups.
+    """
+
+    kind: str
+    value: int = 0
+    span: Span = NOWHERE
+
+
+CONTROLS = (
+    "products_fence", "products_commit", "products_wait", "stores_commit", "stores_wait", "fence", "registers_take", "registers_give",
+)  # fmt: skip
+
+
+@record
 class Trap:
     """Stops the kernel when `cond` is false; `message` is printed."""
 
@@ -244,5 +295,5 @@ class Evaluate:
 
 Stmt: TypeAlias = (
     Seq | For | Parallel | While | If | Break | Continue | Let | Store | Alloc | Copy | Fill | Gemm | Reduce | Scan | Atomic | Barrier
-    | Trap | Print | Evaluate
+    | Mbarrier | BulkCopy | Control | Trap | Print | Evaluate
 )

@@ -9,7 +9,7 @@ One walk over the kernel; each rule stands where its node is visited.
 from __future__ import annotations
 
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
-from tilec.ir.dtypes import BOOL, INT64, DType, int_range
+from tilec.ir.dtypes import BOOL, INT64, UINT64, DType, int_range
 from tilec.ir.expr import (
     BINARY_OPS,
     Binary,
@@ -29,11 +29,14 @@ from tilec.ir.expr import (
 )  # fmt: skip
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import (
+    CONTROLS,
     Alloc,
     Atomic,
     Barrier,
     Break,
+    BulkCopy,
     Continue,
+    Control,
     Copy,
     Evaluate,
     Fill,
@@ -41,6 +44,7 @@ from tilec.ir.tile import (
     Gemm,
     If,
     Let,
+    Mbarrier,
     Parallel,
     Print,
     Reduce,
@@ -60,6 +64,7 @@ _ATOMICS = {"add": 1, "max": 1, "min": 1, "and": 1, "or": 1, "xor": 1, "exch": 1
 _REDUCES = ("sum", "max", "min", "abssum", "absmax", "any", "all", "bitand", "bitor", "bitxor")
 _LOOPS = ("serial", "unroll", "vectorized", "pipelined")
 _BARRIERS = ("block", "named", "arrive", "warp", "grid", "cluster", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait")
+_MBARRIERS = ("init", "arrive", "expect", "arrive_expect", "wait")
 _MAX_PROBLEMS = 20
 
 
@@ -280,7 +285,7 @@ class _Checker:
         match s:
             case For() | Parallel() | While() | If():
                 self.compound(s)
-            case Copy() | Fill() | Gemm() | Reduce() | Scan():
+            case Copy() | Fill() | Gemm() | Reduce() | Scan() | BulkCopy():
                 self.tile(s)
             case Let(var, value):
                 self.typed(value, var.dtype, f"the value of `{var.name}`")
@@ -301,7 +306,7 @@ class _Checker:
             case _:
                 self.effect(s)
 
-    def effect(self, s: Barrier | Trap | Print | Evaluate) -> None:
+    def effect(self, s: Barrier | Mbarrier | Control | Trap | Print | Evaluate) -> None:
         """Statements that only check, wait or tell."""
         match s:
             case Barrier(kind, id, count):
@@ -310,6 +315,14 @@ class _Checker:
                 if self.parallel:
                     self.broken("a barrier inside a parallel loop")
                 self.integers(tuple(e for e in (id, count) if e is not None), "an operand of a barrier")
+            case Mbarrier(kind, buffer, index, value):
+                self.element(buffer, (index,))
+                if kind not in _MBARRIERS or (value is None) is not (kind == "arrive") or buffer.dtype != UINT64 or self.parallel:
+                    self.broken(f"`{kind}` of the barrier `{buffer.name}`")
+                self.integers(() if value is None else (value,), "an operand of a barrier")
+            case Control(kind, value):
+                if kind not in CONTROLS or value < 0 or self.parallel:
+                    self.broken(f"the control `{kind}` {value}")
             case Trap(cond):
                 self.condition(cond)
             case Print(_, args):
@@ -364,7 +377,7 @@ class _Checker:
                 self.broken(f"the old value of `{s.buffer.name}` as {s.result.dtype}")
             self.scope.add(s.result)
 
-    def tile(self, s: Copy | Fill | Gemm | Reduce | Scan) -> None:
+    def tile(self, s: Copy | Fill | Gemm | Reduce | Scan | BulkCopy) -> None:
         """Statements that act on whole regions."""
         if self.parallel:
             self.broken(f"a {type(s).__name__.lower()} inside a parallel loop")
@@ -373,6 +386,15 @@ class _Checker:
                 self.region(src)
                 self.region(dst)
                 self.same_box(src, dst, src.extents)
+            case BulkCopy(src, dst, barrier, index):
+                self.region(src)
+                self.region(dst)
+                self.same_box(src, dst, src.extents)
+                load = src.buffer.scope is Scope.GLOBAL and dst.buffer.scope is Scope.SHARED
+                if src.buffer.dtype != dst.buffer.dtype or load is (barrier is None):
+                    self.broken(f"a bulk copy of `{src.buffer.name}` to `{dst.buffer.name}`")
+                if barrier is not None and index is not None:
+                    self.element(barrier, (index,))
             case Fill(dst, value):
                 self.region(dst)
                 self.typed(value, dst.buffer.dtype, f"what fills `{dst.buffer.name}`")

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from tilec.ir.expr import POINTER_CALLS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
 from tilec.ir.tile import (
-    Alloc, Atomic, Barrier, Break, Continue, Copy, Evaluate, Fill, For, Gemm, If, Let, Parallel, Print, Reduce, Region, Scan, Seq,
-    Stmt, Store, Trap, While,
+    Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
+    Reduce, Region, Scan, Seq, Stmt, Store, Trap, While,
 )  # fmt: skip
 
 ExprMap = Callable[[Expr], Expr]
@@ -87,7 +87,7 @@ def map_stmt(s: Stmt, expr: ExprMap, stmt: Callable[[Stmt], Stmt]) -> Stmt:
             return replace(s, cond=expr(s.cond), body=stmt(s.body))
         case If():
             return replace(s, cond=expr(s.cond), then=stmt(s.then), orelse=stmt(s.orelse))
-        case Break() | Continue() | Alloc():
+        case Break() | Continue() | Alloc() | Control():
             return s
         case Let():
             return replace(s, value=expr(s.value))
@@ -105,6 +105,11 @@ def map_stmt(s: Stmt, expr: ExprMap, stmt: Callable[[Stmt], Stmt]) -> Stmt:
             return replace(s, indices=tuple(map(expr, s.indices)), operands=tuple(map(expr, s.operands)))
         case Barrier():
             return replace(s, id=None if s.id is None else expr(s.id), count=None if s.count is None else expr(s.count))
+        case Mbarrier():
+            return replace(s, index=expr(s.index), value=None if s.value is None else expr(s.value))
+        case BulkCopy():
+            index = None if s.index is None else expr(s.index)
+            return replace(s, src=map_region(s.src, expr), dst=map_region(s.dst, expr), index=index)
         case Trap():
             return replace(s, cond=expr(s.cond))
         case Print():
@@ -148,7 +153,7 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
 def regions(s: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     """The regions a tile statement reads and those it writes; a GEMM's accumulator is in both."""
     match s:
-        case Copy():
+        case Copy() | BulkCopy():
             return (s.src,), (s.dst,)
         case Fill():
             return (), (s.dst,)
@@ -164,8 +169,10 @@ def regions(s: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
 
 def buffers_of(s: Stmt) -> Iterator[Buffer]:
     """The buffers that a statement itself names, not those of the statements inside it; some of them repeatedly."""
-    if isinstance(s, Store | Atomic | Alloc):
+    if isinstance(s, Store | Atomic | Alloc | Mbarrier):
         yield s.buffer
+    if isinstance(s, BulkCopy) and s.barrier is not None:
+        yield s.barrier
     for side in regions(s):
         yield from (r.buffer for r in side)
     for root in stmt_exprs(s):
@@ -209,8 +216,11 @@ def replace_buffers(s: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
     def stmt(old: Stmt) -> Stmt:
         new = map_stmt(old, expr, stmt)
         match new:
-            case Store() | Alloc() | Atomic():
+            case Store() | Alloc() | Atomic() | Mbarrier():
                 return replace(new, buffer=buffer(new.buffer))
+            case BulkCopy():
+                barrier = None if new.barrier is None else buffer(new.barrier)
+                return replace(new, src=region(new.src), dst=region(new.dst), barrier=barrier)
             case Copy() | Reduce() | Scan():
                 return replace(new, src=region(new.src), dst=region(new.dst))
             case Fill():

@@ -20,6 +20,7 @@ from tilec.language import (
     copy,
     extern,
     gemm,
+    hopper,
     host,
     later,
     launch,
@@ -57,6 +58,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Clusters": clusters.ENTRIES,
     "The author's own CUDA": extern.ENTRIES,
     "Particular instructions": moves.ENTRIES,
+    "Hopper by hand": hopper.ENTRIES,
     "Random numbers": random.ENTRIES,
     "Not yet": later.ENTRIES,
 }

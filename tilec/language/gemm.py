@@ -5,6 +5,7 @@ T.gemm(A_s, B_s, C_f, transpose_B=True)  ->  Gemm(A_s, B_s, C_f, trans_b=True, .
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tilec.ir.dtypes import (
@@ -53,17 +54,34 @@ def gemm(
 ) -> None:  # fmt: skip
     """C += op(A) @ op(B); with `clear_accum` C = op(A) @ op(B). A and B are shared or fragment tiles, C is a fragment."""
     tile_statement(b, "gemm")
-    a, w, c = (_operand(b, v, n) for v, n in ((A, "A"), (B, "B"), (C, "C")))
-    trans_a, trans_b = host_flag(b, transpose_A, "transpose_A"), host_flag(b, transpose_B, "transpose_B")
     if host_int(b, k_pack, "k_pack") != 1:
         raise b.error("TL0323", f"k_pack must be 1 on NVIDIA GPUs, got {describe(k_pack)}", help="leave k_pack out")
     if mbar is not None:
         raise b.error("TL0204", "`mbar` of T.gemm is not supported yet", help="leave it out; T.gemm is complete when it returns")
+    b.emit(_product(b, "gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum))
+
+
+def queued_gemm(
+    b: Builder, A: Any, B: Any, C: Any, transpose_A: Any, transpose_B: Any, policy: Any, clear_accum: Any
+) -> None:
+    """A product that T.wait_wgmma waits for."""
+    tile_statement(b, "wgmma_gemm")
+    g = _product(b, "wgmma_gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum)
+    scope_error(b, g.b.buffer, "B of T.wgmma_gemm", (Scope.SHARED,), "T.copy it into a shared tile first")
+    b.emit(replace(g, waits=False))
+
+
+def _product(
+    b: Builder, name: str, operands: tuple[Any, Any, Any], transpose_a: Any, transpose_b: Any, policy: Any, clear_accum: Any
+) -> Gemm:
+    """A checked product."""
+    a, w, c = (_operand(b, v, n, name) for v, n in zip(operands, "ABC", strict=True))
+    trans_a, trans_b = host_flag(b, transpose_a, "transpose_A"), host_flag(b, transpose_b, "transpose_B")
     _check_types(b, a, w, c)
     _check_scopes(b, a, w, c)
     _check_shapes(b, (a, w, c), trans_a, trans_b)
     clear = truth(b, clear_accum)
-    b.emit(Gemm(a, w, c, trans_a, trans_b, policy_of(b, policy), Const(clear, BOOL) if isinstance(clear, bool) else clear, b.span))
+    return Gemm(a, w, c, trans_a, trans_b, policy_of(b, policy), Const(clear, BOOL) if isinstance(clear, bool) else clear, b.span)
 
 
 def policy_of(b: Builder, value: Any) -> str:
@@ -77,15 +95,15 @@ def policy_of(b: Builder, value: Any) -> str:
     return str(name)
 
 
-def _operand(b: Builder, value: Any, name: str) -> Region:
+def _operand(b: Builder, value: Any, name: str, of: str) -> Region:
     """An operand as a region with two constant extents after leading ones."""
     if is_element(value):
-        raise b.error("TL0320", f"{name} of T.gemm must be a tile, a single element was given", help="slice it: `A_s[k, :, :]`")
-    r = region(b, value, f"{name} of T.gemm")
+        raise b.error("TL0320", f"{name} of T.{of} must be a tile, a single element was given", help="slice it: `A_s[k, :, :]`")
+    r = region(b, value, f"{name} of T.{of}")
     sizes = [constant(e) for e in r.extents]
     shape = shape_text(r.extents)
     if len(sizes) < 2 or any(s != 1 for s in sizes[:-2]):
-        text = f"{name} of T.gemm must have two dimensions after leading ones, `{r.buffer.name}` is {shape}"
+        text = f"{name} of T.{of} must have two dimensions after leading ones, `{r.buffer.name}` is {shape}"
         raise b.error("TL0320", text, *buffer_label(r.buffer))
     if None in sizes:
         text = f"the extents of {name} must be known while compiling, `{r.buffer.name}` is {shape}"
@@ -139,5 +157,5 @@ def _shape_help(k: Expr, k2: Expr, c: tuple[Expr, ...], m: Expr, n: Expr) -> str
 
 
 ENTRIES: tuple[Entry, ...] = works(gemm) + refused(
-    "use T.gemm, which chooses the instruction and waits for it", "wgmma_gemm", "tcgen05_gemm", "wait_wgmma", "gemm_v1", "gemm_v2",
+    "use T.gemm, which chooses the instruction and waits for it", "tcgen05_gemm", "gemm_v1", "gemm_v2",
 ) + refused("use T.gemm on dense operands", "tcgen05_gemm_blockscaled", "mma_gemm_blockscaled")  # fmt: skip

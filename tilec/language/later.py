@@ -1,6 +1,6 @@
 """Names of the language that are not compiled yet, each with what to write instead, and names that only hint.
 
-T.tma_copy(A, A_s)  ->  error[TL0204]: `tma_copy` is not supported yet; help: use T.copy ...
+T.tma_load(A, A_s)  ->  error[TL0204]: `tma_load` is not supported yet; help: use T.copy ...
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilec.language.access import LATER_DTYPES
 from tilec.language.bind import Entry, refused
 
-_COPIES = "use T.copy, which chooses the mechanism and waits for it"
+_COPIES = "use T.tma_copy, or T.copy, which chooses the mechanism and waits for it"
 _BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
@@ -17,16 +17,14 @@ _INTERNAL = "write it with T.* statements"
 
 ENTRIES: tuple[Entry, ...] = (
     refused(
-        _COPIES, "tma_copy", "cp_async_barrier_noinc", "tma_load", "tma_store", "tma_store_arrive", "tma_store_wait", "tma_gather4",
+        _COPIES, "tma_load", "tma_store", "tma_gather4",
         "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
     )
     + refused(
-        _BARRIERS, "alloc_barrier", "alloc_cluster_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-        "mbarrier_expect_tx", "barrier_arrive", "barrier_wait", "create_list_of_mbarrier", "get_mbarrier",
+        _BARRIERS, "alloc_cluster_barrier",
     )
     + refused(
-        _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op", "warpgroup_arrive",
-        "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand",
+        _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",
     )
     + refused(
         _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose", "tcgen05_after_thread_sync",

@@ -197,7 +197,6 @@ _HINTS = {
     "annotate_consumer_reg_alloc": "Register counts of warp roles; the plan decides.",
     "disable_warp_group_reg_alloc": "Register counts of warp roles; the plan decides.",
     "no_set_max_nreg": "Register counts of warp roles; the plan decides.",
-    "set_max_nreg": "Register counts of warp roles; the plan decides.",
     "func_attr": "Attributes of the function.",
     "reads": "Regions that a block reads; they are found from the code.",
     "writes": "Regions that a block writes; they are found from the code.",

@@ -58,10 +58,6 @@ def ptx_wait_group(b: Builder, num: Any = 0) -> None:
     """Waits for groups of asynchronous copies; copies are complete where they stand."""
 
 
-def fence_proxy_async(b: Builder) -> None:
-    """Orders memory accesses of threads and of the copy engine; the compiler places these fences."""
-
-
 def pdl_sync(b: Builder) -> None:
     """Waits for the kernel in front; launches follow each other in stream order."""
 
@@ -284,7 +280,6 @@ ENTRIES: tuple[Entry, ...] = (
     + works(ptx_cp_async)
     + ignored(ptx_commit_group)
     + ignored(ptx_wait_group)
-    + ignored(fence_proxy_async)
     + ignored(pdl_sync)
     + ignored(pdl_trigger)
     + works(transpose)

@@ -17,7 +17,7 @@ from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Logical, Scope, Va
 from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Copy, Evaluate, Fill, For, Gemm, If, Parallel, Print, Reduce, Scan, Seq, Stmt, Store, Trap, While,
 )  # fmt: skip
-from tilec.ir.visit import walk_stmt
+from tilec.ir.visit import map_stmt, walk_stmt
 from tilec.language.access import as_expr, host_int
 from tilec.language.arith import binary
 from tilec.language.bind import Entry, works
@@ -40,7 +40,8 @@ class Reducer:
 
 
 def ws(b: Builder, *groups: Any) -> WithSpec:
-    """`with T.ws(0, 2):` runs the scalar statements inside in these warp groups (of 128 threads) only; tiles belong to all threads."""
+    """`with T.ws(0, 2):` runs the statements inside in these warp groups (of 128 threads) only. In a kernel without barriers of its
+    own (T.alloc_barrier, T.wgmma_gemm, T.tma_copy), tiles still belong to all threads."""
     launch = in_kernel(b, "ws")
     threads = prod(launch.threads or DEFAULT_THREADS)
     wanted = [host_int(b, g, "a warp group") for g in groups]
@@ -61,10 +62,23 @@ def _in_groups(b: Builder, groups: list[int], run: Callable[[], None]) -> None:
         one = Compare("eq", group, Const(g, group.dtype))
         cond = one if cond is None else Logical("or", cond, one)
     assert cond is not None
+    in_kernel(b, "ws").groups.append(cond)
     with b.block() as inside:
         run()
-    for s in _only_where(cond, inside):
-        b.emit(replace(s, span=span) if isinstance(s, Seq) else s)
+    if inside:
+        b.emit(If(cond, Seq(tuple(inside), span), Seq((), span), span))
+
+
+def settle_groups(b: Builder, body: Stmt, groups: list[Expr]) -> Stmt:
+    """`body` with its T.ws as they are meant where no barriers are written by hand: tiles belong to all threads."""
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_stmt(s, lambda e: e, visit)
+        if isinstance(s, If) and any(s.cond is g for g in groups):
+            return Seq(tuple(_only_where(s.cond, [s.then])), s.span)
+        return s
+
+    return visit(body) if groups else body
 
 
 def _only_where(cond: Expr, body: list[Stmt]) -> list[Stmt]:

@@ -26,12 +26,16 @@ class Swizzle:
 
 @record
 class SharedLayout:
-    """A row-major tile of `shape` with elements of `itemsize` bytes; rows (last dimension) are `pitch` elements apart."""
+    """A row-major tile of `shape` with elements of `itemsize` bytes; rows (last dimension) are `pitch` elements apart.
+
+    With a `panel`, rows are cut into pieces of so many elements (the pitch), and all first pieces come before all second ones.
+    """
 
     shape: tuple[int, ...]
     itemsize: int
     pitch: int
     swizzle: Swizzle | None = None
+    panel: int = 0
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -46,6 +50,8 @@ class SharedLayout:
     @property
     def elements(self) -> int:
         """Elements the tile spans, padding included."""
+        if self.panel:
+            return prod(self.shape)
         return prod(self.shape[:-1]) * self.pitch if self.shape else 1
 
     @property
@@ -56,6 +62,8 @@ class SharedLayout:
     def offset(self, index: tuple[int, ...]) -> int:
         """Element offset of an index: the ground truth for tests."""
         flat = sum(i * s for i, s in zip(index, self.strides, strict=True))
+        if self.panel:
+            flat += index[-1] // self.panel * (prod(self.shape[:-1]) - 1) * self.panel
         if self.swizzle is None:
             return flat
         per = CHUNK // self.itemsize

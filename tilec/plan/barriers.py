@@ -15,6 +15,7 @@ from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
+from tilec.plan.hand_plan import PBulkCopy, PMbarrier
 from tilec.plan.plan import (
     AsyncCopy,
     FillRegisters,
@@ -48,29 +49,40 @@ class Pending:
     """Tiles touched since the last barrier, or by one statement.
 
     `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order. `stores`
-    are statements that write elements of a tensor which another statement writes by other threads.
+    are statements that write elements of a tensor which another statement writes by other threads. What teams of threads have
+    touched on their own (`team_reads`, `team_writes`) matters to the whole block, but not to other teams, which their author orders.
     """
 
     reads: Tiles = NONE
     writes: Tiles = NONE
     updates: Updates = frozenset()
     stores: frozenset[Writer] = frozenset()
+    team_reads: Tiles = NONE
+    team_writes: Tiles = NONE
 
     def clashes(self, then: Pending) -> Tiles:
         """The tiles for which a statement that touches `then` must wait."""
         mine, theirs = _updated(self.updates), _updated(then.updates)
         plain = (then.reads & self.writes) | (then.writes & (self.reads | self.writes))
+        plain |= (then.reads & self.team_writes) | (then.writes & (self.team_reads | self.team_writes))
         mixed = (mine & (then.reads | then.writes)) | (theirs & (self.reads | self.writes))
         rivals = frozenset(w.buffer for w in then.stores if not w.rivals.isdisjoint(self.stores))
         return plain | mixed | rivals | frozenset(b for b, op in then.updates for c, other in self.updates if b is c and op != other)
 
     def join(self, other: Pending) -> Pending:
         """What is pending behind both, or when control comes from either side."""
-        return Pending(self.reads | other.reads, self.writes | other.writes, self.updates | other.updates, self.stores | other.stores)
+        return Pending(
+            self.reads | other.reads, self.writes | other.writes, self.updates | other.updates, self.stores | other.stores,
+            self.team_reads | other.team_reads, self.team_writes | other.team_writes,
+        )  # fmt: skip
 
     def alone(self) -> Pending:
         """The same without `stores`: where threads have parted, their order is the author's."""
         return replace(self, stores=frozenset())
+
+    def by_block(self) -> Pending:
+        """Without what teams have touched."""
+        return replace(self, team_reads=NONE, team_writes=NONE)
 
 
 def _updated(updates: Updates) -> Tiles:
@@ -86,6 +98,7 @@ class _Walk:
     varies: Callable[[Expr], bool]
     trusting: bool = False
     writers: Mapping[int, tuple[Writer, ...]] = field(default_factory=dict)
+    team: int = 0  # how many threads the team has whose statements are walked; 0 for the block
     left: list[Pending] = field(default_factory=list)  # what is pending where a step of the loop being walked is left early
 
     def effects(self, s: PStmt) -> Pending:
@@ -143,6 +156,10 @@ class _Walk:
                     read(s.start, s.stop)
                     visit(s.producers)
                     visit(s.consumers)
+                case PBulkCopy():
+                    (reads if s.barrier is None else writes).add(storage(s.tile))
+                case PMbarrier() if s.value is not None:
+                    read(s.value)
                 case PBarrier():
                     pass
 
@@ -173,6 +190,8 @@ class _Walk:
                 return self.branch(s, pending, uniform)
             case Pipeline():
                 return self.pipeline(s, pending)
+            case PBarrier("team"):
+                return self.meet("the copy is complete"), Pending()
             case PBarrier(kind):
                 ordered = (uniform or self.trusting) if kind in ("block", "grid", "cluster") else kind == "named" and not uniform
                 return [s], Pending() if ordered else pending
@@ -187,7 +206,15 @@ class _Walk:
                 touched = self.effects(s)
                 clash = pending.clashes(touched if uniform else touched.alone())
                 out = self.wait(clash, uniform, s)
+                if isinstance(s, PBulkCopy) and s.barrier is not None:
+                    touched = Pending()  # the author waits for what it brings
                 return [*out, s], (Pending() if clash else pending).join(touched)
+
+    def meet(self, why: str) -> list[PStmt]:
+        """A barrier of those who are here."""
+        if self.team == 1:
+            return []
+        return [PBarrier("team" if self.team else "block", why=why)]
 
     def wait(self, clash: Tiles, uniform: bool, s: PStmt) -> list[PStmt]:
         """A barrier for these tiles; an error where not all threads would reach it."""
@@ -202,7 +229,7 @@ class _Walk:
                 s.stmt.span if isinstance(s, PScalar) else getattr(s, "span", NOWHERE),
                 help="move the statement that fills the tile out of the branch",
             )  # fmt: skip
-        return [PBarrier(why=names)]
+        return self.meet(names)
 
     def read(self, *exprs: Expr) -> Tiles:
         """The shared tiles that expressions read."""
@@ -244,6 +271,8 @@ class _Walk:
             start = joined
 
     def branch(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        if any(s.teams):
+            return self.teams(s, pending, uniform)
         together = uniform and not self.varies(s.cond)
         out: list[PStmt] = []
         tested = Pending(self.read(s.cond))
@@ -255,6 +284,21 @@ class _Walk:
         then, after_then = self.sequence(s.then, pending, together)
         orelse, after_else = self.sequence(s.orelse, pending, together)
         return [*out, replace(s, then=then, orelse=orelse)], after_then.join(after_else)
+
+    def teams(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        """A branch of teams: each starts with nothing pending, and leaves behind what only the block must wait for."""
+        touched = self.effects(s)
+        out: list[PStmt] = []
+        if clash := pending.by_block().clashes(touched):
+            out = self.wait(clash, uniform, s)
+            pending = Pending()
+        outer, sides = self.team, []
+        for team, side in zip(s.teams, (s.then, s.orelse), strict=True):
+            self.team = outer if team is None else team.team.count
+            sides.append(self.sequence(side, Pending(), uniform and team is not None)[0])
+        self.team = outer
+        left = Pending(team_reads=touched.reads, team_writes=touched.writes | _updated(touched.updates))
+        return [*out, replace(s, then=sides[0], orelse=sides[1])], pending.join(left)
 
     def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
         filled = self.effects(s.producers)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilec.ir.expr import Buffer, Const
 from tilec.ir.tile import Copy
 from tilec.ir.visit import storage
 from tilec.plan.plan import Fetch, PGemm, PSeq, PStmt, Stepped
@@ -52,3 +53,13 @@ def _products(s: PStmt) -> list[PGemm]:
     """The products that a statement of a step consists of, those inside branches and loops left out."""
     inside = s.body.body if isinstance(s, Stepped) else (s,)
     return [x for x in inside if isinstance(x, PGemm)]
+
+
+def prefetches(consumers: PSeq, versioned: tuple[Buffer, ...]) -> bool:
+    """True when the rest of a pipeline is one GEMM on tiles of the pipeline, whose operands can be loaded a k-step early."""
+    inside = [x for s in consumers.body for x in (s.body.body if isinstance(s, Stepped) else (s,))]
+    if len(inside) != 1 or not isinstance(inside[0], PGemm):
+        return False
+    g = inside[0]
+    plain = isinstance(g.clear, Const) and not g.clear.value
+    return plain and g.plan.can_prefetch and storage(g.a.buffer) in versioned and storage(g.b.buffer) in versioned

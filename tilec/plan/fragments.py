@@ -207,8 +207,10 @@ def moved_bytes(stmts: Sequence[Stmt]) -> dict[Buffer, int]:
     return widest
 
 
-def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -> dict[Buffer, FragmentLayout]:
-    """A register layout for every fragment allocated in `body`."""
+def infer(
+    body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout], held: Mapping[Buffer, int] | None = None
+) -> dict[Buffer, FragmentLayout]:
+    """A register layout for every fragment allocated in `body`; `held` tells how many threads hold one, where not all `threads` do."""
     stmts = list(walk_stmt(body))
     known = dict(required)
     fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
@@ -217,6 +219,6 @@ def infer(body: Stmt, threads: int, required: Mapping[Buffer, FragmentLayout]) -
     results = _results(stmts)
     for f in sorted(fragments, key=lambda f: (f in results, -prod(static_shape(f)))):
         if f not in known:
-            known[f] = spread_evenly(static_shape(f), threads, moved.get(f, f.dtype.bytes))
+            known[f] = spread_evenly(static_shape(f), (held or {}).get(f, threads), moved.get(f, f.dtype.bytes))
             propagate(stmts, known)
     return known

@@ -14,7 +14,6 @@ from tilec.record import record
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
-from tilec.analysis.ranges import divisor
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
@@ -23,8 +22,8 @@ from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
 from tilec.ir.visit import regions, stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
-from tilec.layout.shared import CHUNK, SharedLayout, Swizzle
-from tilec.plan.access import conjunction, row_strides
+from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
 from tilec.plan.domains import cast, paired, static, static_shape, whole
 from tilec.plan.hopper_join import join_columns
@@ -54,6 +53,7 @@ from tilec.plan.plan import (
     Variant,
     WarpSpecialized,
 )  # fmt: skip
+from tilec.plan.reach import span_swizzle, unreachable
 from tilec.plan.shared import place_tiles, tile_layouts
 from tilec.targets import Target
 
@@ -220,18 +220,6 @@ def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping
     block = across * span
     step = group_rows * span if k_major else group_rows * item // span * block
     return Operand(tile, TensorMap(source, box, span), at, boxes, shape, k_major, span, CHUNK if k_major else block, 8 * span, step)
-
-
-def unreachable(tensor: Buffer, facts: Facts) -> str:
-    """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents."""
-    strides, item = row_strides(tensor), tensor.dtype.bytes
-    if static(strides[-1]) != 1:
-        return f"elements of {tensor.name} do not lie side by side"
-    if any(static(e) == 0 for e in tensor.shape):
-        return f"{tensor.name} is empty"
-    if any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
-        return f"rows of {tensor.name} do not start on multiples of 16 bytes"
-    return ""
 
 
 def _products(found: Match, a: Operand, b: Operand, m: int, n: int) -> tuple[Product, ...]:
@@ -428,11 +416,6 @@ def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int]
 def _bytes(tile: Buffer) -> int:
     rows, columns = static_shape(tile)
     return rows * columns * tile.dtype.bytes
-
-
-def span_swizzle(span: int) -> Swizzle:
-    """The exchange of chunks that the copy engine does over `span` bytes."""
-    return Swizzle(span // CHUNK - 1, 3)
 
 
 def ring_of(o: Operand, offset: int, stages: int) -> SharedTile:

@@ -25,7 +25,7 @@ from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import cast, paired, static_shape, whole
-from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of, span_swizzle
+from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of
 from tilec.plan.hopper_attention_match import Match, match
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
 from tilec.plan.hopper_softmax import Lagging, folded, lagging
@@ -47,6 +47,7 @@ from tilec.plan.plan import (
     Variant,
     WhenScaled,
 )  # fmt: skip
+from tilec.plan.reach import span_swizzle
 
 
 @record

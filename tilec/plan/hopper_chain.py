@@ -27,7 +27,7 @@ from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import cast, paired, static, static_shape, whole
-from tilec.plan.hopper import Request, condition_of, operand_of, persistent_grid, ring_of, span_swizzle, unreachable
+from tilec.plan.hopper import Request, condition_of, operand_of, persistent_grid, ring_of
 from tilec.plan.hopper_chain_match import Chain, match
 from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule, TileRead
 from tilec.plan.hopper_chain_rows import RowLowering
@@ -49,6 +49,7 @@ from tilec.plan.plan import (
     SharedTile,
     Variant,
 )  # fmt: skip
+from tilec.plan.reach import span_swizzle, unreachable
 
 
 @record

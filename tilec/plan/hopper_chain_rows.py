@@ -19,11 +19,12 @@ from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import same_map
 from tilec.plan.domains import static, static_shape, whole
-from tilec.plan.hopper import bulk_store_of, touched_elsewhere, unreachable
+from tilec.plan.hopper import bulk_store_of, touched_elsewhere
 from tilec.plan.hopper_plan import Staging, TensorMap
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat
 from tilec.plan.plan import BulkAdd, BulkStore, PackRegisters, PStmt
+from tilec.plan.reach import unreachable
 
 
 class RowLowering(Lowering):

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tilec.analysis.ranges import divisor
-from tilec.diagnostics import Diagnostic, Severity, Span
+from tilec.analysis.teams import Teams, walk_teams
+from tilec.diagnostics import Diagnostic, Severity, Span, error
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Reduce, Region, Scan, Seq, Stmt, Store
@@ -24,6 +25,7 @@ from tilec.plan.access import constant_register, register_index
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
+from tilec.plan.hand_products import choose_by_hand
 from tilec.plan.instructions import choose
 from tilec.plan.policies import policies
 from tilec.plan.private import by_thread, fill_as_parallel
@@ -49,12 +51,22 @@ class _Stage:
     threads: int
     target: Target
     ieee: bool
+    teams: Teams | None = None
     layouts: Mapping[Buffer, FragmentLayout] = field(default_factory=dict)
     gemms: dict[int, GemmPlan] = field(default_factory=dict)
     demoted: dict[Buffer, Buffer] = field(default_factory=dict)
     remarks: list[Diagnostic] = field(default_factory=list)
     changed: bool = False
+    counts: Mapping[int, int] = field(default_factory=dict)
     count: int = 0
+
+    def crews(self, body: Stmt) -> tuple[dict[int, int], dict[Buffer, int]]:
+        """How many threads carry out each statement (by id()) and hold each fragment, where not all of them do."""
+        if self.teams is None:
+            return {}, {}
+        found = list(walk_teams(body, self.teams, self.teams.block))
+        held = {b: t.count for s, t in found if not isinstance(s, Alloc) for b in buffers_of(s) if b.scope is Scope.FRAGMENT}
+        return {id(s): t.count for s, t in found}, held
 
     def remark(self, span: Span, text: str) -> None:
         self.remarks.append(Diagnostic(Severity.REMARK, "TL0501", text, span))
@@ -87,15 +99,23 @@ def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
     )  # fmt: skip
 
 
-def legalise(body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None) -> Legal:
-    """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already."""
+def legalise(
+    body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None, teams: Teams | None = None,
+    by_hand: bool = False,
+) -> Legal:  # fmt: skip
+    """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already.
+
+    With `teams`, statements belong to the threads that come to them; `by_hand` lets these use the products of warp groups.
+    """
     body, remarks = _viewed(body)
     body = _expand(by_thread(snapshots(body)))
     for _ in range(64):
-        stage = _Stage(threads, target, ieee)
-        required = {**(fixed or {}), **_choose_gemms(body, stage)}
-        required = {**_choose_scans(body, threads), **required}
-        stage.layouts = infer(body, threads, required)
+        stage = _Stage(threads, target, ieee, teams)
+        stage.counts, held = stage.crews(body)
+        crews = stage.counts
+        required = {**(fixed or {}), **_choose_gemms(body, stage, crews, by_hand)}
+        required = {**_choose_scans(body, threads, crews), **required}
+        stage.layouts = infer(body, threads, required, held)
         body = _rewrite(body, stage)
         remarks += stage.remarks
         if not stage.changed:
@@ -126,7 +146,7 @@ def _viewed(body: Stmt) -> tuple[Stmt, list[Diagnostic]]:
     return (replace_buffers(body, table) if table else body), remarks
 
 
-def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
+def _choose_gemms(body: Stmt, stage: _Stage, crews: Mapping[int, int], by_hand: bool) -> dict[Buffer, FragmentLayout]:
     """Instructions for every GEMM and the layouts they require: accumulators first, then operands in registers.
 
     An operand that an accumulator's layout reaches element by element keeps that one, if other threads would have to hold it:
@@ -139,7 +159,7 @@ def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
     for s in stmts:
         if not isinstance(s, Gemm):
             continue
-        plan = choose(gemm_shape(s, stage.ieee, policy[id(s)]), stage.threads, stage.target)
+        plan = _choose(s, gemm_shape(s, stage.ieee, policy[id(s)]), crews.get(id(s), stage.threads), stage.target, by_hand)
         stage.gemms[id(s)] = plan
         if s.c.buffer.scope is Scope.FRAGMENT and plan.c_layout.shape == static_shape(s.c.buffer):
             required.setdefault(s.c.buffer, plan.c_layout)
@@ -152,6 +172,16 @@ def _choose_gemms(body: Stmt, stage: _Stage) -> dict[Buffer, FragmentLayout]:
         if layout.shape == static_shape(region.buffer) and (held is None or normal(held.thread) == normal(layout.thread)):
             required.setdefault(region.buffer, layout)
     return required
+
+
+def _choose(s: Gemm, shape: GemmShape, threads: int, target: Target, by_hand: bool) -> GemmPlan:
+    """The instruction of one product; an error where the author asks for one that there is not."""
+    if not by_hand:
+        return choose(shape, threads, target)
+    found = choose_by_hand(shape, threads)
+    if isinstance(found, str) and not s.waits:
+        raise error("TL0406", f"T.wgmma_gemm has no instruction for this product: {found}", s.span, help="T.gemm takes any shape")
+    return choose(shape, threads, target) if isinstance(found, str) else found
 
 
 def _rewrite(s: Stmt, stage: _Stage) -> Stmt:
@@ -235,7 +265,7 @@ def _fix_gemm(g: Gemm, stage: _Stage) -> Stmt:
     for side, region, layout in (("a", g.a, plan.a_layout), ("b", g.b, plan.b_layout)):
         buffer = region.buffer
         if buffer.scope is Scope.FRAGMENT:
-            if plan.kind == "mma" and whole(region) and same_map(stage.layouts[buffer], layout):
+            if plan.kind in ("mma", "wgmma") and whole(region) and same_map(stage.layouts[buffer], layout):
                 continue
         elif buffer.scope is not Scope.GLOBAL:
             continue
@@ -342,10 +372,10 @@ def _scanned(s: Scan, threads: int) -> FragmentLayout | None:
     return scan_layout([static(e) or 1 for e in s.src.extents], s.dim, threads, s.dst.buffer.dtype.bytes)
 
 
-def _choose_scans(body: Stmt, threads: int) -> dict[Buffer, FragmentLayout]:
+def _choose_scans(body: Stmt, threads: int, crews: Mapping[int, int]) -> dict[Buffer, FragmentLayout]:
     """The layouts of fragments that are scanned in place."""
     found = [s for s in walk_stmt(body) if isinstance(s, Scan) and _in_place(s)]
-    return {s.dst.buffer: layout for s in reversed(found) if (layout := _scanned(s, threads)) is not None}
+    return {s.dst.buffer: layout for s in reversed(found) if (layout := _scanned(s, crews.get(id(s), threads))) is not None}
 
 
 def _in_place(s: Scan) -> bool:
@@ -354,7 +384,7 @@ def _in_place(s: Scan) -> bool:
 
 def _fix_scan(s: Scan, stage: _Stage) -> Stmt:
     """Brings what is scanned into registers that lie side by side along the lines."""
-    layout = _scanned(s, stage.threads)
+    layout = _scanned(s, stage.counts.get(id(s), stage.threads))
     if layout is not None and _in_place(s) and same_map(stage.layouts[s.dst.buffer], layout):
         return s
     stage.changed = True

@@ -22,7 +22,9 @@ from tilec.ir.tile import (
     Atomic,
     Barrier,
     Break,
+    BulkCopy,
     Continue,
+    Control,
     Copy,
     Evaluate,
     Fill,
@@ -30,6 +32,7 @@ from tilec.ir.tile import (
     Gemm,
     If,
     Let,
+    Mbarrier,
     Parallel,
     Print,
     Reduce,
@@ -40,7 +43,7 @@ from tilec.ir.tile import (
     Trap,
     While,
 )  # fmt: skip
-from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import stmt_exprs, substitute, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.access import (
@@ -56,7 +59,7 @@ from tilec.plan.access import (
 )  # fmt: skip
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
-from tilec.plan.fetches import spread_fetches
+from tilec.plan.fetches import prefetches, spread_fetches
 from tilec.plan.fragments import domain, domain_layout, row_width
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
@@ -149,6 +152,8 @@ class Lowering:
                 return list(self.sequence((then if known else orelse,), facts, uniform).body)
             case If(cond, then, orelse, span):
                 self.note_loads((cond,), facts)
+                if (found := self.part(s, facts, uniform)) is not None:
+                    return [found]
                 together = uniform and not self.varies(cond)
                 yes = self.sequence((then,), facts.assume(cond), together)
                 return [PIf(cond, yes, self.sequence((orelse,), facts, together), span)]
@@ -157,12 +162,14 @@ class Lowering:
                 return [FillRegisters(dst.buffer, value, span)]
             case Gemm():
                 self.note_loads((*s.a.starts, *s.b.starts, s.clear), facts)
-                return [PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span)]
+                return [self.gemm(s, facts)]
             case Reduce():
                 return [self.reduce(s)]
             case Barrier(kind, number, count, span):
                 why = "written by the author" if span is not NOWHERE else "around accesses to other blocks"
                 return [PBarrier(kind, number, count, why, span)]
+            case Mbarrier() | BulkCopy() | Control():
+                return self.hand_written(s, facts)
             case Alloc(buffer):
                 return [PScalar(s)] if buffer.scope is not Scope.SHARED else []
             case Let() | Store() | Atomic() | Print() | Trap() | Evaluate() | Break() | Continue():
@@ -171,6 +178,18 @@ class Lowering:
                 return [self.scan(s)]
             case _:
                 assert_never(s)
+
+    def part(self, s: If, facts: Facts, uniform: bool) -> PIf | None:
+        """A branch that parts the threads into teams; None for any other, and where there are no teams."""
+        return None
+
+    def gemm(self, s: Gemm, facts: Facts) -> PGemm:
+        """A product."""
+        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span)
+
+    def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
+        """What only kernels with barriers of their own have (see `hand_lower`)."""
+        raise AssertionError(f"{type(s).__name__} in a kernel without barriers")
 
     def scalar(self, s: Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue, facts: Facts, uniform: bool) -> PStmt:
         """A scalar statement of every thread, or of one when its effect must happen once."""
@@ -266,7 +285,7 @@ class Lowering:
         self.loops -= 1
         consumers = spread_fetches(parts.producers, consumers)
         return Pipeline(
-            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, _prefetches(consumers, parts.versioned),
+            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, prefetches(consumers, parts.versioned),
             asynchronous, s.span, ahead,
         )  # fmt: skip
 
@@ -578,13 +597,3 @@ def _leaves_registers(body: Stmt) -> bool:
     return any(
         isinstance(s, Atomic | Print) or (isinstance(s, Store) and s.buffer.scope in (Scope.GLOBAL, Scope.SHARED)) for s in walk_stmt(body)
     )
-
-
-def _prefetches(consumers: PSeq, versioned: tuple[Buffer, ...]) -> bool:
-    """True when the rest of a pipeline is one GEMM on tiles of the pipeline, whose operands can be loaded a k-step early."""
-    inside = [x for s in consumers.body for x in (s.body.body if isinstance(s, Stepped) else (s,))]
-    if len(inside) != 1 or not isinstance(inside[0], PGemm):
-        return False
-    g = inside[0]
-    plain = isinstance(g.clear, Const) and not g.clear.value
-    return plain and g.plan.can_prefetch and storage(g.a.buffer) in versioned and storage(g.b.buffer) in versioned

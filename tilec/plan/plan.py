@@ -21,6 +21,7 @@ from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
 from tilec.plan.hopper_plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
@@ -103,13 +104,17 @@ class PWhile:
 
 @record
 class PIf:
-    """A branch; `together`: in a TileLoop by vectors, the elements of a chunk take it together."""
+    """A branch; `together`: in a TileLoop by vectors, the elements of a chunk take it together.
+
+    `teams` are those that take either side; inside, threads are numbered from the first of the team.
+    """
 
     cond: Expr
     then: PSeq
     orelse: PSeq
     span: Span = NOWHERE
     together: bool = False
+    teams: tuple[TeamPlan | None, TeamPlan | None] = (None, None)
 
 
 @record
@@ -211,6 +216,7 @@ class PGemm:
     c: Region
     clear: Expr
     span: Span = NOWHERE
+    waits: bool = True
 
 
 @record
@@ -251,7 +257,8 @@ class PScan:
 
 @record
 class PBarrier:
-    """A barrier: kind block (planned or the author's), named or warp. `why` names the tiles it orders, for explain."""
+    """A barrier: kind block (planned or the author's), team (of those who are here), named, arrive, warp or grid. `why` names the tiles
+    it orders, for explain."""
 
     kind: str = "block"
     id: Expr | None = None
@@ -495,6 +502,10 @@ PStmt: TypeAlias = (
     | PReduce
     | PScan
     | PBarrier
+    | PBarriers
+    | PMbarrier
+    | PBulkCopy
+    | PControl
     | Pipeline
     | Fetch
     | Stepped
@@ -520,6 +531,7 @@ class Variant:
     threads: tuple[int, int, int] | None = None  # where this body takes other threads and another grid than the launch
     grid: tuple[Expr, Expr, Expr] | None = None
     tensor_maps: tuple[TensorMap, ...] = ()  # passed in front of the other arguments
+    hopper: bool = False  # written by hand for Hopper, with instructions that only it has
     arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
     cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory
 

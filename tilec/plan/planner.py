@@ -11,20 +11,24 @@ from math import prod
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
+from tilec.analysis.teams import Teams, by_hand
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Barrier, For, Gemm, Stmt
-from tilec.ir.visit import buffers_of, storage, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Stmt
+from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
 from tilec.plan.barriers import place_barriers
+from tilec.plan.by_hand import hand_layouts
+from tilec.plan.by_hand_checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
-from tilec.plan.hopper import Request, plan_hopper
+from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
+from tilec.plan.hopper import Request, condition_of, plan_hopper
 from tilec.plan.hopper_attention import plan_attention
 from tilec.plan.hopper_chain import plan_chain
 from tilec.plan.legal import Legal, legalise
@@ -63,6 +67,7 @@ class _Room:
     legal: Legal
     target: Target
     written: frozenset[Buffer]
+    hand: Hand | None = None  # where the author orders the work by barriers
 
 
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
@@ -104,8 +109,9 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     check_clusters(launch, options.target)
     count = prod(threads)
-    legal = legalise(launch.body, count, options.target, _ieee(kernel, options))
-    room = _Room(kernel, launch, threads, legal, options.target, written)
+    hand = Hand(Teams.of(launch), False, check_by_hand(launch)) if by_hand(launch.body) else None
+    legal = legalise(launch.body, count, options.target, _ieee(kernel, options), teams=hand.teams if hand else None)
+    room = _Room(kernel, launch, threads, legal, options.target, written, hand)
     assumed = _row_divisors(kernel)
     best = _variant(room, symbol, assumed, aligned=True)
     variants = [best]
@@ -117,7 +123,9 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
     hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
     found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
-    if hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+    if hand is not None:
+        variants = _by_hand(room, variants, symbol, assumed, options)
+    elif hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
         variants = _with_hopper(request, variants, options.target)
     one, zero = Const(1, INT32), launch.grid
@@ -149,6 +157,25 @@ def _with_hopper(request: Request, portable: list[Variant], target: Target) -> l
         own = [replace(v, symbol=v.symbol.replace(request.symbol, name, 1), arch=request.target.name) for v in found]
         return [*own, *portable]
     return [*found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
+
+
+def _by_hand(room: _Room, portable: list[Variant], symbol: str, divisors: Mapping[Var, int], options: PlanOptions) -> list[Variant]:
+    """The bodies of a kernel whose author orders its work: Hopper's own, through tensor maps, in front of the portable ones."""
+    target = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
+    if target is None or room.hand is None:
+        return portable
+    launch, hand = room.launch, replace(room.hand, hopper=True)
+    legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
+    only = options.target.has_wgmma
+    name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
+    v = _variant(replace(room, legal=legal, target=target, hand=hand), name, divisors, aligned=True)
+    grid = (*launch.grid, *(Const(1, INT32),) * (3 - len(launch.grid)))
+    when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
+    own = replace(v, when=when, threads=room.threads, grid=(grid[0], grid[1], grid[2]), arch="" if only else target.name, hopper=True)
+    if not only:
+        return [own, *portable]
+    general = replace(portable[-1], symbol=f"{symbol}__general", when=None if len(portable) > 1 else portable[-1].when)
+    return [own] if when is None else [own, general]
 
 
 def _thread_count(launch: Launch) -> int:
@@ -215,27 +242,49 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
         r.buffer for s in walk_stmt(legal.body) if isinstance(s, Gemm) and legal.gemms[id(s)].kind == "mma" for r in (s.a, s.b)
     )
     layouts = tile_layouts(_shared_buffers(legal.body), operands)
+    bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
+    layouts |= bulk
     setting = Setting(
-        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body, stages,
+        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
+        stages if room.hand is None else 0,
     )  # fmt: skip
-    lowering = Lowering(setting, varying=varying(legal.body))
+    lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)
-    if better := choose_layouts(body, layouts, operands, lowering.elements, room.threads, launch.thread_vars):
+    fixed = operands | (_bulk_tiles(legal.body) if room.hand is not None else frozenset())
+    if better := choose_layouts(body, layouts, fixed, lowering.elements, room.threads, launch.thread_vars):
         layouts |= better
-        lowering = Lowering(setting, varying=varying(legal.body))
+        lowering = _lowering(room, setting)
         body = lowering.sequence((legal.body,), facts, True)
+    if room.hand is not None:
+        body = with_barriers(body, room.hand.hopper)
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
-    tiles, total = place_tiles(layouts, versions)
+    tiles, total = place_tiles(layouts, versions, bulk)
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
     for s in walk_stmt(legal.body):
         if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):
             placements[s.buffer] = Private()
     out = Variant(symbol, None, facts, body, placements, dict(lowering.elements), total, _registers(legal), legal.remarks)
+    if isinstance(lowering, HandLowering):
+        out = replace(out, tensor_maps=tuple(lowering.maps), remarks=(*out.remarks, *lowering.remarks))
     return replace(out, when=_condition(out, divisors, aligned))
+
+
+def _lowering(room: _Room, setting: Setting) -> Lowering:
+    """The pass that lowers a body of this launch."""
+    different = varying(room.legal.body)
+    if room.hand is None:
+        return Lowering(setting, varying=different)
+    return HandLowering(setting, varying=different, hand=room.hand)
+
+
+def _bulk_tiles(body: Stmt) -> frozenset[Buffer]:
+    """Tiles that bulk copies fill or empty, and operands of products."""
+    sides = [r.buffer for s in walk_stmt(body) if isinstance(s, BulkCopy | Gemm) for side in regions(s) for r in side]
+    return frozenset(b for b in sides if b.scope is Scope.SHARED)
 
 
 def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr | None:

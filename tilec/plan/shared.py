@@ -5,7 +5,7 @@ Tiles that an mma reads are laid out without bank conflicts; others stay row-maj
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tilec.diagnostics import Label, Span, error
 from tilec.ir.expr import Buffer
@@ -17,6 +17,9 @@ from tilec.targets import Target
 
 ALIGNMENT = 128
 """Bytes that every tile starts on a multiple of."""
+
+BULK_ALIGNMENT = 1024
+"""The same for tiles whose rows the copy engine or warp-group products exchange."""
 
 
 def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict[Buffer, SharedLayout]:
@@ -42,12 +45,15 @@ def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict
     return out
 
 
-def place_tiles(layouts: Mapping[Buffer, SharedLayout], stages: Mapping[Buffer, int]) -> tuple[dict[Buffer, SharedTile], int]:
-    """Offsets of all tiles, owners in order, views at their owner's; and the bytes of the block."""
+def place_tiles(
+    layouts: Mapping[Buffer, SharedLayout], stages: Mapping[Buffer, int], bulk: Collection[Buffer] = ()
+) -> tuple[dict[Buffer, SharedTile], int]:
+    """Offsets of all tiles, owners in order, views at their owner's; and the bytes of the block. `bulk` are tiles for the copy engine."""
     tiles: dict[Buffer, SharedTile] = {}
     top = 0
     for b, layout in layouts.items():
         if storage(b) is b:
+            top = -(-top // BULK_ALIGNMENT) * BULK_ALIGNMENT if b in bulk else top
             tile = SharedTile(layout, top, stages.get(b, 1))
             tiles[b] = tile
             top += -(-tile.bytes // ALIGNMENT) * ALIGNMENT

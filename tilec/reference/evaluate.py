@@ -31,6 +31,7 @@ from tilec.ir.expr import (
     Unary,
     Var,
 )  # fmt: skip
+from tilec.reference.crews import Crew
 from tilec.reference.errors import MeaningError
 from tilec.reference.intrinsics import intrinsic
 from tilec.reference.lanes import Absent, exchange
@@ -72,6 +73,7 @@ class State:
     frames: list[Frame] = field(default_factory=list)
     span: Span = NOWHERE
     cluster_barrier: Callable[[str, Span], None] | None = None
+    crew: Crew | None = None  # where threads go separate ways
 
 
 def evaluate(e: Expr, st: State, mask: Mask) -> Value:

@@ -21,7 +21,9 @@ from tilec.ir.tile import (
     Atomic,
     Barrier,
     Break,
+    BulkCopy,
     Continue,
+    Control,
     Copy,
     Evaluate,
     Fill,
@@ -29,6 +31,7 @@ from tilec.ir.tile import (
     Gemm,
     If,
     Let,
+    Mbarrier,
     Parallel,
     Print,
     Reduce,
@@ -42,6 +45,7 @@ from tilec.ir.tile import (
 )  # fmt: skip
 from tilec.reference import tiles
 from tilec.reference.atomics import atomic
+from tilec.reference.crews import signal
 from tilec.reference.errors import MeaningError, TrapError
 from tilec.reference.evaluate import Frame, State, evaluate, evaluate_int, safe_value
 from tilec.reference.masks import Mask, as_mask, mask_all, mask_and, mask_any, mask_not, mask_or
@@ -55,7 +59,17 @@ def execute(s: Stmt, st: State, mask: Mask) -> None:
     """Executes `s` for the lanes in `mask` (at least one)."""
     if not isinstance(s, Seq):
         st.span = s.span
+    if st.crew is not None and _by_all(s):
+        st.crew.together(lambda: _RULES[type(s)](s, st, mask), "for the rest of their team", s.span)
+        return
     _RULES[type(s)](s, st, mask)
+
+
+def _by_all(s: Stmt) -> bool:
+    """True for statements that a team carries out once."""
+    if isinstance(s, Alloc):
+        return s.buffer.scope in (Scope.SHARED, Scope.FRAGMENT)
+    return isinstance(s, Copy | Fill | Gemm | Reduce | Scan | Parallel | BulkCopy) or (isinstance(s, Barrier) and s.kind == "block")
 
 
 def _seq(s: Seq, st: State, mask: Mask) -> None:
@@ -69,9 +83,16 @@ def _seq(s: Seq, st: State, mask: Mask) -> None:
 
 def _if(s: If, st: State, mask: Mask) -> None:
     cond = as_mask(evaluate(s.cond, st, mask))
-    for branch, chosen in ((s.then, mask_and(mask, cond)), (s.orelse, mask_and(mask, mask_not(cond)))):
+    crew = st.crew
+    whole = None if crew is None else crew.team
+    teams = (None if crew is None or whole is None else crew.block.teams.branches(s, whole)) or (None, None)
+    for branch, chosen, team in zip((s.then, s.orelse), (mask_and(mask, cond), mask_and(mask, mask_not(cond))), teams, strict=True):
         if mask_any(chosen):
+            if crew is not None and whole is not None:
+                crew.team = team or whole
             execute(branch, st, chosen)
+    if crew is not None and whole is not None:
+        crew.team = whole
 
 
 def _for(s: For, st: State, mask: Mask) -> None:
@@ -150,7 +171,9 @@ def _parallel(s: Parallel, st: State, mask: Mask) -> None:
     if any(n <= 0 for n in extents):
         return
     _check_size(extents, _MAX_LANES, st)
-    inner = State(enter_lanes(st.memory, extents), {v: uniform(x) for v, x in st.env.items()}, st.settings, span=s.span)
+    taken = None if st.crew is None or isinstance(mask, bool) else mask
+    env = {v: uniform(x if taken is None or not isinstance(x, np.ndarray) else x[taken]) for v, x in st.env.items()}
+    inner = State(enter_lanes(st.memory, extents, taken), env, st.settings, span=s.span)
     for axis, (var, n) in enumerate(zip(s.vars, extents, strict=True)):
         shape = [n if k == axis else 1 for k in range(len(extents))]
         inner.env[var] = np.arange(n, dtype=np_dtype(var.dtype)).reshape(shape)
@@ -169,7 +192,10 @@ def _store(s: Store, st: State, mask: Mask) -> None:
 
 
 def _alloc(s: Alloc, st: State, mask: Mask) -> None:
-    st.memory.allocate(s.buffer)
+    if st.crew is not None and s.buffer.scope in PRIVATE and s.buffer in st.memory.private:
+        st.memory.renew(s.buffer, mask)
+    else:
+        st.memory.allocate(s.buffer)
 
 
 def _extents(r: Region, st: State, mask: Mask) -> tuple[int, ...]:
@@ -301,12 +327,33 @@ def _scan(s: Scan, st: State, mask: Mask) -> None:
 
 
 def _barrier(s: Barrier, st: State, mask: Mask) -> None:
-    if (s.kind in ("block", "grid") or s.kind.startswith("cluster")) and not mask_all(mask):
+    crew = st.crew
+    alone = not mask_all(mask) if crew is None else crew.team != crew.block.teams.block
+    if (s.kind in ("block", "grid") or s.kind.startswith("cluster")) and alone:
         raise MeaningError("only some threads of the block reach this barrier", st.span)
     if s.kind == "grid" and st.settings.grid_barrier is not None:
         st.settings.grid_barrier()
     if s.kind.startswith("cluster") and st.cluster_barrier is not None:
         st.cluster_barrier(s.kind, s.span)
+
+
+def _mbarrier(s: Mbarrier, st: State, mask: Mask) -> None:
+    assert st.crew is not None
+    index = evaluate_int(s.index, st, mask, f"the number of a barrier of `{s.buffer.name}`")
+    value = 0 if s.value is None else evaluate_int(s.value, st, mask, "the operand of a barrier")
+    signal(s, st.crew, index, value, np.broadcast_to(mask, st.memory.lanes))
+
+
+def _bulk_copy(s: BulkCopy, st: State, mask: Mask) -> None:
+    if s.barrier is not None and s.index is not None and st.crew is not None:
+        index = evaluate_int(s.index, st, mask, f"the number of a barrier of `{s.barrier.name}`")
+        if (s.barrier, index) not in st.crew.block.barriers:
+            raise MeaningError(f"there is no barrier `{s.barrier.name}[{index}]`", s.span)
+    _write(s.dst, _read(s.src, st, mask), st, mask)
+
+
+def _control(s: Control, st: State, mask: Mask) -> None:
+    """Nothing: what is queued happens where it stands."""
 
 
 def _trap(s: Trap, st: State, mask: Mask) -> None:
@@ -336,5 +383,6 @@ def _evaluate(s: Evaluate, st: State, mask: Mask) -> None:
 _RULES: dict[type, Callable[[Any, State, Mask], None]] = {
     Seq: _seq, For: _for, Parallel: _parallel, While: _while, If: _if, Break: _break, Continue: _continue, Let: _let, Store: _store,
     Alloc: _alloc, Copy: _copy, Fill: _fill, Gemm: _gemm, Reduce: _reduce, Scan: _scan, Atomic: atomic, Barrier: _barrier,
+    Mbarrier: _mbarrier, BulkCopy: _bulk_copy, Control: _control,
     Trap: _trap, Print: _print, Evaluate: _evaluate,
 }  # fmt: skip

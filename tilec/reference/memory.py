@@ -61,6 +61,18 @@ class Memory:
         else:
             self.tiles[buffer] = poison(self.shape(buffer), buffer.dtype)
 
+    def renew(self, buffer: Buffer, mask: Mask) -> None:
+        """What `allocate` does, for the private arrays of some lanes."""
+        held = self.private[buffer]
+        self.allocate(buffer)
+        fresh = self.private[buffer]
+        if held is None or fresh is None or isinstance(mask, bool):
+            return
+        rank = len(self.lanes)
+        full = np.broadcast_to(held.data, self.lanes + held.data.shape[rank:]).copy()
+        full[mask] = fresh.data[(0,) * rank]
+        self.private[buffer] = Private(full, held.written)
+
     def array(self, buffer: Buffer, span: Span = NOWHERE) -> Array:
         """The live array of a global or tile buffer, reinterpreted when it is a view."""
         root = storage(buffer)
@@ -245,15 +257,16 @@ def _overlap(data: Array, starts: Sequence[int], extents: Sequence[int]) -> tupl
     return tuple(cut), tuple(place)
 
 
-def enter_lanes(memory: Memory, lanes: tuple[int, ...]) -> Memory:
-    """The memory as the iterations of a Parallel see it: private arrays on which all threads agree become theirs."""
+def enter_lanes(memory: Memory, lanes: tuple[int, ...], taken: Array | None = None) -> Memory:
+    """The memory as the iterations of a Parallel see it: private arrays on which all threads (`taken` of them) agree become theirs."""
     inner = Memory(lanes, memory.globals, memory.tiles, memory.extent, pointed=memory.pointed, peer=memory.peer)
     rank = len(memory.lanes)
     for buffer, held in memory.private.items():
         inner.private[buffer] = None
         if held is not None:
-            first = held.data[(slice(0, 1),) * rank]
-            if held.data.shape == first.shape or _same(held.data, first):
+            data = held.data if taken is None or held.data.shape[0] == 1 else held.data[taken]
+            first = data[(slice(0, 1),) * rank]
+            if data.shape == first.shape or _same(data, first):
                 inner.private[buffer] = Private(first.reshape((1,) * len(lanes) + first.shape[rank:]).copy())
     return inner
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tilec.analysis.teams import by_hand
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Barrier
 from tilec.ir.visit import walk_stmt
 from tilec.reference.clusters import Member, cluster_places, run_cluster
+from tilec.reference.crews import Crew, run_crews
 from tilec.reference.errors import InputError, MeaningError
 from tilec.reference.evaluate import Settings, State, evaluate
 from tilec.reference.execute import count_step, execute
@@ -123,6 +125,13 @@ def _block(
 
     memory.extent = extent
     count_step(state)
+    if by_hand(launch.body):
+
+        def group(crew: Crew) -> State:
+            return State(memory, dict(local), settings, span=launch.span, crew=crew)
+
+        run_crews(launch, group, lambda st, mask: execute(launch.body, st, mask))
+        return
     execute(launch.body, state, True)
 
 

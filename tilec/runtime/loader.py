@@ -34,8 +34,8 @@ class Module:
         import cupy
 
         variants = [v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"]]
-        # Bodies with tensor maps use instructions of one architecture only, which the compiler must be told.
-        self.exact = {v["arch"] for v in variants if v["tensor_maps"]}
+        # Bodies for an architecture with a letter use instructions that only it has, which the compiler must be told.
+        self.exact = {v["arch"] for v in variants if v["arch"][-1:].isalpha()}
         number = cupy.cuda.Device().compute_capability
         self.exact &= {f"sm_{number}a"}
         together = any(launch.get("cooperative") for k in manifest["kernels"] for launch in k["launches"])

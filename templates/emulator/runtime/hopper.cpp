@@ -348,6 +348,12 @@ void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
   finish_phase(barrier, m);
 }
 
+void tilec_mbarrier_expect(void* barrier, int bytes, int line) {
+  Mbarrier& m = find_mbarrier(barrier, line);
+  m.bytes += bytes;
+  write_image(barrier, m);
+}
+
 void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
   if (parity > 1) fail("fault", line, format("an mbarrier has the parities 0 and 1, not %u", parity));
   while ((find_mbarrier(barrier, line).phase & 1) == parity) {

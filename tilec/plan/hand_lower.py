@@ -1,0 +1,156 @@
+"""Lowers a kernel with barriers of its own: each team of threads by itself, bulk copies as boxes, products as their author queues them.
+
+    with T.ws(1): T.copy(acc, C[...])   ->  a branch of 128 threads, which are numbered from 0 inside and meet at named barrier 15
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from tilec.analysis.facts import Facts
+from tilec.analysis.teams import Team, Teams
+from tilec.diagnostics import Diagnostic, Label, Severity, error
+from tilec.ir.expr import Buffer, Scope
+from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Parallel, Stmt
+from tilec.ir.visit import stmt_children, stmt_exprs, storage, walk_stmt
+from tilec.plan.by_hand import bulk_boxes, operand_fits
+from tilec.plan.domains import static
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.lower import Lowering
+from tilec.plan.pipelines import touched
+from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped
+from tilec.record import record
+
+
+@record
+class Hand:
+    """The teams of a launch, and whether its body may use what only Hopper has."""
+
+    teams: Teams
+    hopper: bool
+    settled: Mapping[int, frozenset[Buffer]]  # see `by_hand_checks.check_by_hand`
+
+
+@dataclass(slots=True)
+class HandLowering(Lowering):
+    """One pass over such a launch. `meeting` are the named barriers of teams, `maps` the tensors behind bulk copies."""
+
+    hand: Hand = field(kw_only=True)
+    team: Team | None = None
+    meeting: dict[Team, int] = field(default_factory=dict)
+    maps: dict[TensorMap, None] = field(default_factory=dict)
+    remarks: list[Diagnostic] = field(default_factory=list)
+    engine: frozenset[Buffer] | None = None  # see `seen_by_engine`
+
+    def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
+        """One statement; behind one that writes what the copy engine or warp groups will read, a fence lets them see it."""
+        out = Lowering.statement(self, s, facts, uniform)
+        whole = not stmt_children(s) or isinstance(s, Parallel)
+        if not self.hand.hopper or not whole or isinstance(s, BulkCopy):
+            return out
+        written = touched([s])[1] & self.seen_by_engine()
+        return [*out, PControl("fence", 0, span=s.span)] if written and out else out
+
+    def seen_by_engine(self) -> frozenset[Buffer]:
+        """Tiles that bulk stores and products of warp groups read."""
+        if self.engine is None:
+            found = [s.src.buffer for s in walk_stmt(self.at.launch_body) if isinstance(s, BulkCopy)]
+            gemms = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, Gemm) and self.at.gemms[id(s)].kind == "wgmma"]
+            found += [r.buffer for s in gemms for r in (s.a, s.b)]
+            self.engine = frozenset(storage(b) for b in found if b.scope is Scope.SHARED)
+        return self.engine
+
+    def part(self, s: If, facts: Facts, uniform: bool) -> PIf | None:
+        """A branch that parts the threads into teams; None for any other."""
+        found = self.hand.teams.branches(s, self.team or self.hand.teams.block)
+        if found is None:
+            return None
+        outer, at, plans, bodies = self.team, self.at, [], []
+        for team, branch, known in zip(found, (s.then, s.orelse), (facts.assume(s.cond), facts), strict=True):
+            if team is not None:
+                self.team, self.at = team, replace(at, threads=team.count)
+            bodies.append(self.sequence((branch,), known, uniform and team is not None))
+            self.team, self.at = outer, at
+            plans.append(None if team is None else TeamPlan(team, self.meeting_of(team)))
+        return PIf(s.cond, bodies[0], bodies[1], s.span, teams=(plans[0], plans[1]))
+
+    def meeting_of(self, team: Team) -> int:
+        """The named barrier of a team; 0 where it needs none. The author's own numbers stay free."""
+        if team.count <= 32:
+            return 0
+        if team not in self.meeting:
+            taken = {static(s.id) for s in walk_stmt(self.at.launch_body) if isinstance(s, Barrier) and s.id is not None}
+            free = [n for n in range(15, 0, -1) if n not in taken and n not in self.meeting.values()]
+            if not free:
+                raise error("TL0401", "this kernel has more than 15 teams and barriers", self.at.launch_body.span)
+            self.meeting[team] = free[0]
+        return self.meeting[team]
+
+    def gemm(self, s: Gemm, facts: Facts) -> PGemm:
+        """A product; one by warp groups needs its operands where these look for them."""
+        plan = self.at.gemms[id(s)]
+        if plan.kind == "wgmma":
+            for r in (s.a, s.b):
+                reason = operand_fits(r, self.at.tiles(r.buffer), facts) if r.buffer.scope is Scope.SHARED else ""
+                if reason:
+                    raise error("TL0406", f"warp groups cannot read an operand of this product: {reason}", s.span, *_where(r.buffer))
+        return PGemm(plan, s.a, s.b, s.c, s.clear, s.span, s.waits and self.hand.hopper)
+
+    def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
+        """Barriers, bulk copies, and what orders queued work, which only Hopper has."""
+        match s:
+            case Mbarrier(kind, buffer, index, value, span):
+                self.note_loads(stmt_exprs(s), facts)
+                if not self.hand.hopper and kind in ("expect", "arrive_expect"):
+                    hint = "compile with --arch sm_90a, or leave the bytes to T.tma_copy"
+                    raise error("TL0406", "only Hopper's barriers count bytes", span, help=hint)
+                return [PMbarrier(kind, buffer, index, value, not self.hand.hopper, span)]
+            case BulkCopy():
+                return self.bulk_copy(s, facts)
+            case Control(kind, value, span):
+                done = sorted(self.hand.settled.get(id(s), ()), key=lambda b: b.name)
+                kept = tuple((b, self.at.layouts[b].registers) for b in done if b in self.at.layouts)
+                if not self.hand.hopper:  # products are complete in their own threads, which one of them may go on to tell others
+                    return [PBarrier("team", why="the product is complete", span=span)] if kind == "products_wait" else []
+                return [PControl(kind, value, kept, span)]
+
+    def bulk_copy(self, s: BulkCopy, facts: Facts) -> list[PStmt]:
+        """A copy by the copy engine; by the threads where there is none, or it cannot do this one."""
+        self.note_loads(stmt_exprs(s), facts)
+        tile = s.dst if s.barrier is not None else s.src
+        reason = "" if self.hand.hopper else "not for this body"
+        found = reason or bulk_boxes(s, self.at.tiles(tile.buffer), facts)
+        if isinstance(found, str):
+            if self.hand.hopper:
+                text = f"the threads do this T.tma_copy, not the copy engine: {found}"
+                self.remarks.append(Diagnostic(Severity.REMARK, "TL0505", text, s.span))
+            return [self.copy(Copy(s.src, s.dst, s.span), facts), PBarrier("team", why="the copy is complete", span=s.span)]
+        tensor, boxes = found
+        self.maps.setdefault(tensor)
+        size = prod(static(e) or 1 for e in tile.extents) * tile.buffer.dtype.bytes
+        return [PBulkCopy(tensor, tile.buffer, boxes, size, s.barrier, s.index, s.span)]
+
+
+def _where(b: Buffer) -> tuple[Label, ...]:
+    return (Label(b.span, f"{b.name} is allocated here"),)
+
+
+def with_barriers(body: PSeq, hopper: bool) -> PSeq:
+    """`body` with its barriers made by one thread before anything else."""
+    inits: list[tuple[Buffer, int, int]] = []
+    rest = list(body.body)
+    while rest and (found := _init(rest[0])) is not None:
+        inits.append(found)
+        rest.pop(0)
+    return PSeq((PBarriers(tuple(inits), hopper), PBarrier("block", why="the barriers exist"), *rest)) if inits else body
+
+
+def _init(s: PStmt) -> tuple[Buffer, int, int] | None:
+    match s:
+        case Stepped(_, PSeq((PMbarrier("init", buffer, index, value),))) if value is not None:
+            return buffer, static(index) or 0, static(value) or 0
+        case _:
+            return None

@@ -1,0 +1,71 @@
+"""Planned statements of a kernel whose author orders its work by barriers. Data only; `hand_lower` makes them.
+
+    T.tma_copy(A[by * 128, k * 64], A_s, barrier=full)   ->  PBulkCopy(map of A, A_s, one box, 16384 bytes, full, 0)
+"""
+
+from __future__ import annotations
+
+from tilec.analysis.teams import Team
+from tilec.diagnostics import NOWHERE, Span
+from tilec.ir.expr import Buffer, Expr
+from tilec.plan.hopper_plan import TensorMap
+from tilec.record import record
+
+
+@record
+class TeamPlan:
+    """Threads that carry out tile statements by themselves, and the named barrier at which they meet (0 for one thread, or a warp)."""
+
+    team: Team
+    barrier: int
+
+
+@record
+class PBarriers:
+    """The barriers of the author come into being: buffer, number and arrivals of each. `engine` tells the copy engine of them."""
+
+    barriers: tuple[tuple[Buffer, int, int], ...]
+    engine: bool
+
+
+@record
+class PMbarrier:
+    """What each thread does with a barrier (see `ir.tile.Mbarrier`); `portable` where waiting must not need Hopper."""
+
+    kind: str
+    buffer: Buffer
+    index: Expr
+    value: Expr | None
+    portable: bool
+    span: Span = NOWHERE
+
+
+@record
+class BulkBox:
+    """One box: the element of the tile where it lies, and its coordinates in the tensor, innermost first."""
+
+    offset: Expr
+    at: tuple[Expr, ...]
+
+
+@record
+class PBulkCopy:
+    """Boxes queued by the first thread that is here; of a load with a `barrier`, which expects `bytes` more."""
+
+    map: TensorMap
+    tile: Buffer
+    boxes: tuple[BulkBox, ...]
+    bytes: int
+    barrier: Buffer | None
+    index: Expr | None
+    span: Span = NOWHERE
+
+
+@record
+class PControl:
+    """Orders what is queued (see `ir.tile.Control`); `settled` are accumulators that are complete behind it, with their registers."""
+
+    kind: str
+    value: int
+    settled: tuple[tuple[Buffer, int], ...] = ()
+    span: Span = NOWHERE

@@ -1,0 +1,30 @@
+"""What the copy engine can reach, and how it exchanges chunks on the way.
+
+    unreachable(A, facts) -> "rows of A do not start on multiples of 16 bytes";  span_swizzle(128) -> Swizzle(7, 3)
+"""
+
+from __future__ import annotations
+
+from tilec.analysis.facts import Facts
+from tilec.analysis.ranges import divisor
+from tilec.ir.expr import Buffer
+from tilec.layout.shared import CHUNK, Swizzle
+from tilec.plan.access import row_strides
+from tilec.plan.domains import static
+
+
+def unreachable(tensor: Buffer, facts: Facts) -> str:
+    """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents."""
+    strides, item = row_strides(tensor), tensor.dtype.bytes
+    if static(strides[-1]) != 1:
+        return f"elements of {tensor.name} do not lie side by side"
+    if any(static(e) == 0 for e in tensor.shape):
+        return f"{tensor.name} is empty"
+    if any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
+        return f"rows of {tensor.name} do not start on multiples of 16 bytes"
+    return ""
+
+
+def span_swizzle(span: int) -> Swizzle:
+    """The exchange of chunks that the copy engine does over `span` bytes."""
+    return Swizzle(span // CHUNK - 1, 3)
