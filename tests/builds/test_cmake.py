@@ -54,6 +54,13 @@ def test_ninja_step_by_step(tools: Tools, tmp_path: Path) -> None:
     touch(tools.home / "tilec" / "emit" / "kernel.py")
     assert compiled(run(build, "ninja", *kernels)) == ["add.py", "softmax.py"], "tilec itself"
 
+    (source / "pyproject.toml").write_text("[tool.tilec.define]\nblock = 2048\n")
+    touch(source / "pyproject.toml")
+    assert compiled(run(build, "ninja", *kernels)) == ["add.py", "softmax.py"], "a pyproject.toml that appears"
+    assert "2048" in (build / kernels[0]).read_text() and "no work to do" in run(build, "ninja", *kernels)
+    (source / "pyproject.toml").unlink()
+    assert compiled(run(build, "ninja", *kernels)) == ["add.py", "softmax.py"] and "2048" not in (build / kernels[0]).read_text()
+
     whole = (source / "softmax.py").read_text()
     (source / "softmax.py").write_text("def broken(:\n")
     assert "softmax.py" in run(build, "ninja", *kernels, code=1)

@@ -76,6 +76,11 @@ def test_make_step_by_step(tools: Tools, tmp_path: Path) -> None:
     assert "1024" in (tmp_path / "one.cu").read_text() and p.make() == []
     p.write("pyproject.toml", '[project]\nname = "p"\n[tool.tilec.define]\nunused = 1\n')
     assert p.make() == ALL, "an option in pyproject.toml"
+    (tmp_path / "pyproject.toml").unlink()
+    assert p.make() == ALL and p.make() == [], "a pyproject.toml that is gone"
+    p.write("pyproject.toml", "[tool.tilec.define]\nunused = 2\n")
+    os.utime(tmp_path / "pyproject.toml", (time.time() - 1000, time.time() - 1000))
+    assert p.make() == ALL and p.make() == [], "one that appears, however old"
     assert p.make("FLAGS=-O1") == ALL and p.make("FLAGS=-O1") == [] and p.make() == ALL, "an option on the command line"
     os.utime(tools.home / "tilec" / "plan" / "planner.py")
     assert p.make() == ALL and p.make() == [], "tilec itself"

@@ -60,12 +60,13 @@ function(tilec_add_kernels target)
     get_filename_component(name "${source}" NAME_WE)
     file(RELATIVE_PATH spelled "${CMAKE_CURRENT_SOURCE_DIR}" "${absolute}")
     file(MAKE_DIRECTORY "${out}")
+    _tilec_project(project "${absolute}")
     # The path is spelled from the source folder, so that the text of the output does not depend on where the project lies.
     add_custom_command(
       OUTPUT "${out}/${name}.cu" "${out}/${name}.h"
       COMMAND "${TILEC_EXECUTABLE}" compile "${spelled}" -q --arch ${arch} ${flags}
         -o "${out}/${name}.cu" --header "${out}/${name}.h" -MD -MA -MF "${out}/${name}.d" -MT "${out}/${name}.cu"
-      DEPENDS "${absolute}"
+      DEPENDS "${absolute}" ${project}
       DEPFILE "${out}/${name}.d"
       WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
       COMMENT "tilec ${spelled}"
@@ -73,6 +74,21 @@ function(tilec_add_kernels target)
     target_sources(${target} PRIVATE "${out}/${name}.cu" "${out}/${name}.h")
   endforeach()
   target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${out}>")
+endfunction()
+
+# The pyproject.toml that is the nearest to a file, and a look before every build whether one that is nearer has appeared.
+function(_tilec_project result file)
+  set(found "")
+  get_filename_component(folder "${file}" DIRECTORY)
+  while(NOT found)
+    file(GLOB found CONFIGURE_DEPENDS "${folder}/pyproject.toml")
+    get_filename_component(above "${folder}" DIRECTORY)
+    if(above STREQUAL folder)
+      break()
+    endif()
+    set(folder "${above}")
+  endwhile()
+  set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
 # What tilec calls the architectures of a CUDA_ARCHITECTURES list: 80-real;90a -> sm_80;sm_90a

@@ -25,8 +25,13 @@ TILEC_STAMP ?= $(TILEC_OUT).tilec.stamp
 
 tilec_goal := $(.DEFAULT_GOAL)  # nothing here becomes the goal of a plain `make`
 
+# Which pyproject.toml there are: one that appears may be the nearest to a kernel, and no dependency file can know it.
+tilec_up := .. ../.. ../../.. ../../../.. ../../../../.. ../../../../../..
+tilec_projects := $(wildcard $(patsubst %,%/pyproject.toml,. * */* */*/* $(tilec_up)))
+
 # Written while make reads this file, and only when something differs: the stamp's age then says since when.
-tilec_settings := $(TILEC) $(TILEC_ARCH) $(NVCC) $(NVCCFLAGS) $(foreach v,$(sort $(filter TILECFLAGS%,$(.VARIABLES))),$(v)=$($(v)))
+tilec_settings := $(TILEC) $(TILEC_ARCH) $(NVCC) $(NVCCFLAGS) $(tilec_projects) \
+  $(foreach v,$(sort $(filter TILECFLAGS%,$(.VARIABLES))),$(v)=$($(v)))
 ifneq ($(strip $(file <$(TILEC_STAMP))),$(strip $(tilec_settings)))
   $(if $(TILEC_OUT),$(shell mkdir -p '$(TILEC_OUT)'))
   $(file >$(TILEC_STAMP),$(tilec_settings))
