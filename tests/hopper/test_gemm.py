@@ -124,5 +124,19 @@ def test_o3_keeps_blocks_whose_epilogue_mixes_columns() -> None:
     assert "wgmma_m64n128k16" in Gemm(bn=128).compiled().cu
 
 
+@pytest.mark.parametrize("sizes", [None, (256, 256, 256)], ids=str)
+def test_short_steps_go_together(sizes: tuple[int, int, int] | None) -> None:
+    text = Gemm(bn=128, bk=32, acc="float16", trans_b=True, sizes=sizes).compiled().cu
+    assert "2 of the author's" in text and "_map, full + stage, ko * 32" in text and "ko += 2" in text
+
+
+@pytest.mark.parametrize("g", [Gemm(bm=256, bn=192, trans_b=True), Gemm(bm=256, bn=192, epilogue="shared", out="float32"), Gemm(bn=256)], ids=str)
+def test_the_general_body_of_large_tiles(g: Gemm) -> None:
+    for size in ((300, 213, 71), (120, 200, 65)):
+        outcome, error = run(g.compiled().cu, g, size, MODES["lazy"])
+        assert outcome.ok, outcome
+        assert error < 1e-3
+
+
 def test_o1_takes_the_author_literally() -> None:
     assert not takes_hopper(Gemm().compiled(opt_level=1))

@@ -1,4 +1,4 @@
-"""What ptxas says of Hopper kernels: no serialised product, no ignored register hand-over, no spill, no stack."""
+"""What ptxas says of Hopper kernels: no serialised product, no ignored register hand-over, no spill, no stack, in any body."""
 
 from __future__ import annotations
 
@@ -8,32 +8,48 @@ from pathlib import Path
 
 import pytest
 
-from tests.hopper.kernels import Gemm
+from tests.hopper.kernels import Gemm, takes_hopper
 from tests.toolchain import needs_nvcc, needs_nvrtc, nvrtc_compile
+from tilec.emit.manifest import parse
 
 SAMPLES = [
-    Gemm(bn=256, bk=64), Gemm(bn=256, trans_b=True), Gemm(bm=256, bn=192, trans_b=True), Gemm(bm=64, bn=128), Gemm(bm=192, bn=160, trans_b=True),
+    Gemm(bn=256, bk=64), Gemm(bn=256, trans_b=True), Gemm(bm=256, bn=192, trans_b=True), Gemm(bm=256, bn=192), Gemm(bm=64, bn=128),
+    Gemm(bm=64, bn=128, trans_b=True), Gemm(bm=192, bn=160, trans_b=True), Gemm(bm=256, bn=128, trans_b=True), Gemm(bn=192), Gemm(trans_b=True),
     Gemm(bn=256, epilogue="bias", dtype="bfloat16", out="bfloat16"), Gemm(bn=128, bk=32, acc="float16"), Gemm(bn=128, out="float32", epilogue="mirror"),
+    Gemm(bm=256, bn=256, acc="float16", trans_b=True), Gemm(bn=128, bk=32, acc="float16", trans_b=True),
     Gemm(bn=256, dtype="float8_e4m3", trans_b=True, bk=128), Gemm(dtype="int8", acc="int32", out="int32", trans_b=True, bk=128, bn=128), Gemm(batch=3),
+    Gemm(bn=256, dtype="float32", out="float32", trans_b=True, bk=32), Gemm(bn=256, sizes=(4104, 4088, 4072)),
 ]  # fmt: skip
 
 
 @needs_nvcc
 @pytest.mark.parametrize("g", SAMPLES, ids=str)
 def test_ptxas_has_nothing_to_complain_about(g: Gemm, tmp_path: Path) -> None:
+    text = g.compiled().cu
     source = tmp_path / "gemm.cu"
-    source.write_text(g.compiled().cu, encoding="utf-8")
+    source.write_text(text, encoding="utf-8")
     flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-cubin", "-o", str(tmp_path / "gemm.cubin")]
     done = subprocess.run(["nvcc", *flags, str(source)], capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert not re.search(r"C75\d\d|C76\d\d", said), said
-    found = re.search(r"properties for gemm\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", said)
-    assert found is not None, said
-    assert found.groups() == ("0", "0", "0"), said
+    (launch,) = parse(text)["kernels"][0]["launches"]
+    for variant in launch["variants"]:
+        pattern = rf"properties for {variant['symbol']}\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+        found = re.search(pattern, said)
+        assert found is not None, said
+        widened = g.dtype.startswith("float8") and not variant["tensor_maps"]  # mma.sync of 8-bit floats is emulated here: two words spill
+        assert found.groups() == ("0", "0", "0") or (widened and int(found[1]) <= 8), (variant["symbol"], said)
+
+
+def test_a_tile_that_only_hopper_keeps_in_registers() -> None:
+    """A tile of results that does not fit beside the operands': Hopper's body has none, and the general one writes around it."""
+    compiled = Gemm(bm=256, bn=192, epilogue="shared", out="float32").compiled()
+    assert takes_hopper(compiled)
+    assert [v.symbol for v in compiled.plans[0].launches[0].variants] == ["gemm", "gemm__pairs", "gemm__general"]
 
 
 @needs_nvrtc
 def test_nvrtc_takes_the_same_file() -> None:
     ptx = nvrtc_compile(Gemm(bn=256).compiled().cu, "sm_90a")
-    assert ptx.count("wgmma.mma_async") == 4 and ".entry gemm(" in ptx and ".entry gemm__general(" in ptx
+    assert ptx.count("wgmma.mma_async") == 8 and all(f".entry {name}(" in ptx for name in ("gemm", "gemm__pairs", "gemm__general"))

@@ -47,6 +47,7 @@ class Level:
     var: str
     count: str
     unroll: bool
+    alone: bool = False
 
 
 @record
@@ -63,6 +64,7 @@ class LoopWriter:
         """A loop over the registers or chunks of a tile."""
         spell = self.spell
         levels, digits = self.levels(s.how, s.digits, s.vector, s.unroll, facts)
+        levels = [replace(level, alone=True) for level in levels] if s.alone else levels
         known = self.within(s.how, s.digits, facts)
         with spell.meaning(digits):
             values = self.values(s.vars, s.values, s.body, s.guard, known)

@@ -107,6 +107,7 @@ class Setting:
     alignment: Callable[[Buffer], int]
     launch_body: Stmt
     most_stages: int
+    short: bool = False  # of registers: loads element by element go round by round, those of a product's operands not ahead
 
 
 @dataclass(slots=True)
@@ -284,9 +285,9 @@ class Lowering:
         consumers = self.sequence(parts.consumers, inner, True)
         self.loops -= 1
         consumers = spread_fetches(parts.producers, consumers)
+        sooner = not self.at.short and prefetches(consumers, parts.versioned)
         return Pipeline(
-            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, prefetches(consumers, parts.versioned),
-            asynchronous, s.span, ahead,
+            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, sooner, asynchronous, s.span, ahead,
         )  # fmt: skip
 
     # ---- tile loops ------------------------------------------------------------------------------------------------
@@ -385,7 +386,8 @@ class Lowering:
         rounds = static(how.rounds)
         body = self.inside(s, width, inner)
         unroll = rounds is not None and rounds * width <= UNROLL_LIMIT and not any(isinstance(x, For | While) for x in walk_stmt(s.body))
-        return TileLoop(s.vars, how, digits, values, width, guard, None, unroll, body, s.span, extents=s.extents)
+        alone = self.at.short and any(a.buffer.scope is Scope.GLOBAL for a in accesses(s.body, s.vars))
+        return TileLoop(s.vars, how, digits, values, width, guard, None, unroll and not alone, body, s.span, False, s.extents, alone)
 
     def spread(self, s: Parallel, width: int, facts: Facts) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...], Expr | None]:
         """Cuts a domain into chunks of `width` along its last variable, dealt out to the threads round by round."""

@@ -12,11 +12,11 @@ from math import prod
 from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.teams import Teams, by_hand
-from tilec.diagnostics import Diagnostic, Severity
+from tilec.diagnostics import CompileError, Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Stmt
+from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Seq, Stmt
 from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
@@ -28,12 +28,12 @@ from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
-from tilec.plan.hopper import Request, condition_of, plan_hopper
+from tilec.plan.hopper import Request, condition_of, direct_stores, plan_hopper
 from tilec.plan.hopper_attention import plan_attention
 from tilec.plan.hopper_chain import plan_chain
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
-from tilec.plan.pipelines import touched
+from tilec.plan.pipelines import flat, touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
 from tilec.plan.shared import check_limit, place_tiles, tile_layouts
@@ -45,6 +45,9 @@ from tilec.plan.writers import writers
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
+
+GENERAL_THREADS = (256, 512)
+"""Threads to try for the body behind Hopper's own, where the author's are too few to hold its tiles in registers."""
 
 
 @record
@@ -106,33 +109,40 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 
 
 def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
-    threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     check_clusters(launch, options.target)
-    count = prod(threads)
-    hand = Hand(Teams.of(launch), False, check_by_hand(launch)) if by_hand(launch.body) else None
-    legal = legalise(launch.body, count, options.target, _ieee(kernel, options), teams=hand.teams if hand else None)
-    room = _Room(kernel, launch, threads, legal, options.target, written, hand)
+    threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
+    room = _room(kernel, launch, threads, options, written)
     assumed = _row_divisors(kernel)
-    best = _variant(room, symbol, assumed, aligned=True)
-    variants = [best]
-    if assumed and _relies(best):
-        general = _variant(room, f"{symbol}__general", {}, aligned=False)
-        variants = [best, general]
-    elif assumed:
-        variants = [replace(_variant(room, symbol, {}, aligned=True))]
-    hopper = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
-    found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
-    found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
-    if hand is not None:
-        variants = _by_hand(room, variants, symbol, assumed, options)
-    elif hopper is not None and not found and options.opt_level >= 2 and any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
-        request = Request(launch, symbol, assumed, written, hopper, _ieee(kernel, options), options.opt_level)
-        variants = _with_hopper(request, variants, options.target)
+    own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
+    if room.hand is not None:
+        variants = _by_hand(room, _portable(room, symbol, assumed), symbol, assumed, options)
+    elif isinstance(own, list) and options.target.has_wgmma:
+        room, general = _behind(room, f"{symbol}__general", options)
+        variants = [*own, general]
+    elif isinstance(own, list):
+        variants = [*own, *_portable(room, symbol, assumed)]
+    else:
+        variants = [replace(v, remarks=(*v.remarks, *own)) for v in _portable(room, symbol, assumed)]
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
     together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
-    return LaunchPlan(launch, grid, threads, tuple(variants), panel, together)
+    return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together)
+
+
+def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
+    hand = Hand(Teams.of(launch), False, check_by_hand(launch)) if by_hand(launch.body) else None
+    teams = None if hand is None else hand.teams
+    legal = legalise(launch.body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
+    return _Room(kernel, launch, threads, legal, options.target, written, hand)
+
+
+def _portable(room: _Room, symbol: str, assumed: Mapping[Var, int]) -> list[Variant]:
+    """The bodies that every machine runs, the best first: one for aligned rows, and one for all others where that tells."""
+    best = _variant(room, symbol, assumed, aligned=True)
+    if assumed and _relies(best):
+        return [best, _variant(room, f"{symbol}__general", {}, aligned=False)]
+    return [_variant(room, symbol, {}, aligned=True) if assumed else best]
 
 
 def _ieee(kernel: Kernel, options: PlanOptions) -> bool:
@@ -140,23 +150,44 @@ def _ieee(kernel: Kernel, options: PlanOptions) -> bool:
     return options.fp32_gemm == "ieee" or "fp32_gemm_ieee" in kernel.flags
 
 
-def _with_hopper(request: Request, portable: list[Variant], target: Target) -> list[Variant]:
-    """Hopper's own body in front of the portable one that takes what it cannot; or the portable ones with the reason.
+def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: PlanOptions) -> list[Variant] | tuple[Diagnostic, ...]:
+    """Hopper's own bodies of a launch; or a remark why there are none, nothing where none were looked for.
 
-    Beside an older `target` it is a body more, and all of the portable ones stay.
+    In a file for older machines they are bodies more, which only one architecture has.
     """
-    found = plan_hopper(request)
-    if isinstance(found, str):
+    launch, target = room.launch, next((t for t in (options.target, *options.also) if t.has_wgmma), None)
+    found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
+    found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
+    if target is None or found or options.opt_level < 2 or not any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
+        return ()
+    request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level)
+    own = plan_hopper(request)
+    if isinstance(own, str):
         other = plan_attention(request) or plan_chain(request)
-        found = [other] if isinstance(other, Variant) else other or found
-    if isinstance(found, str):
-        remark = Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {found}", request.launch.span)
-        return [replace(v, remarks=(*v.remarks, remark)) for v in portable]
-    if not target.has_wgmma:
-        name = f"{request.symbol}__{request.target.name.replace('_', '')}"
-        own = [replace(v, symbol=v.symbol.replace(request.symbol, name, 1), arch=request.target.name) for v in found]
-        return [*own, *portable]
-    return [*found, replace(portable[-1], symbol=f"{request.symbol}__general", when=None if len(portable) > 1 else portable[-1].when)]
+        own = [other] if isinstance(other, Variant) else other or own
+    if isinstance(own, str):
+        return (Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {own}", launch.span),)
+    if options.target.has_wgmma:
+        return own
+    name = f"{symbol}__{target.name.replace('_', '')}"
+    return [replace(v, symbol=v.symbol.replace(symbol, name, 1), arch=target.name) for v in own]
+
+
+def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Variant]:
+    """The body that takes what Hopper's own cannot: any alignment. It may have more threads than the author's, where those cannot
+    hold its tiles, and writes results straight to memory where a tile on the way does not fit beside the operands'."""
+    for count in GENERAL_THREADS:
+        if prod(room.threads) < count and 10 * _registers(room.legal) > 11 * room.target.registers_for(prod(room.threads)):
+            room = _room(room.kernel, room.launch, (count, 1, 1), options, room.written)
+    try:
+        return room, _variant(room, symbol, {}, aligned=False)
+    except CompileError:
+        body = tuple(flat(room.launch.body))
+        direct = direct_stores(body)
+        if direct == body:
+            raise
+        room = _room(room.kernel, replace(room.launch, body=Seq(direct, room.launch.span)), room.threads, options, room.written)
+        return room, _variant(room, symbol, {}, aligned=False)
 
 
 def _by_hand(room: _Room, portable: list[Variant], symbol: str, divisors: Mapping[Var, int], options: PlanOptions) -> list[Variant]:
@@ -245,8 +276,8 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
     layouts |= bulk
     setting = Setting(
-        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
-        stages if room.hand is None else 0,
+        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body, stages,
+        not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count),
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)

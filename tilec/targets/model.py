@@ -31,6 +31,10 @@ class Target:
     has_fp8_mma: bool = False
     has_wgmma: bool = False
 
+    def registers_for(self, threads: int) -> int:
+        """The most registers that each thread of a block of `threads` can have."""
+        return min(self.registers_per_thread_max, self.registers_per_sm // threads // 8 * 8)
+
     def blocks_that_fit(self, threads: int, registers: int, shared: int) -> int:
         """Blocks of `threads` with `registers` a thread and `shared` bytes that one multiprocessor holds at once."""
         warps = -(-threads // 32)
