@@ -26,6 +26,7 @@ _FORMS = {
     "grid known at run time": re.compile(r"T\.Kernel\(T\."),
     "accumulators of two products": re.compile(r"T\.gemm\((\w+), \w+, \w+.*\n\s+T\.gemm\(\1,"),
     "sums over several blocks": re.compile(r"atomic_\w+\(all"),
+    "several launches": re.compile(r"with T\.Kernel.*with T\.Kernel", re.S),
     "partial write": re.compile(r"\[\d+:\d+.*\], (?:f|s)\d+\[\d+:"),
 }
 

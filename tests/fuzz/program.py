@@ -59,7 +59,7 @@ class Tensor:
 
 @dataclass(slots=True)
 class Program:
-    """The program so far. `mutable` are the tiles of outer blocks that the present nest may write."""
+    """The program so far. `earlier` are the lines of launches that are complete, `results` tensors that they wrote."""
 
     choices: Choices
     threads: int = 128
@@ -76,6 +76,8 @@ class Program:
     level: int = 0
     names: int = 0
     grid_text: tuple[str, ...] = ()
+    earlier: list[str] = field(default_factory=list)
+    results: list[Tile] = field(default_factory=list)
 
     @classmethod
     def start(cls, c: Choices) -> Program:
@@ -94,6 +96,21 @@ class Program:
             p.arguments["x0"] = kind, c.pick((1, 0)) if kind == "bool" else c.pick((2, 0, 1, 77, *((0.5, -3) if "f" in kind else ())))
             p.scalars.append(Value("x0", dtype(kind)))
         return p
+
+    def relaunch(self) -> None:
+        """The kernel's next launch, which reads what those before it wrote."""
+        c = self.choices
+        self.earlier += self.launch_text()
+        self.results += [t.tile for t in self.tensors if t.contents == "poison" and t.tile.noise == 0 and t.tile not in self.results]
+        for tile in self.results:
+            tile.weaken()
+        self.lines, self.tiles = [], []
+        gone = {v for v, _ in self.blocks}
+        self.grid, self.threads = tuple(c.pick((2, 1, 3)) for _ in range(c.pick((1, 2)))), c.pick((128, 32, 64, 256, 96))
+        self.blocks = list(zip(("bx", "by"), self.grid, strict=False))
+        known = {line.split(" ")[0] for line in self.head} | set(self.arguments)
+        self.scalars = [v for v in self.scalars if v.text in known and v.text not in gone]
+        self.scalars += [Value(v, INT32, bound=n - 1, peak=n) for v, n in self.blocks]
 
     # names, lines, nests
 
@@ -135,9 +152,14 @@ class Program:
         self.tiles, self.scalars = outer, scalars
 
     @property
+    def sources(self) -> list[Tile]:
+        """Tensors that hold something."""
+        return [*(t.tile for t in self.tensors if t.is_input), *self.results]
+
+    @property
     def expressions(self) -> Expressions:
         """The maker of expressions over all that can be read here."""
-        inputs = [t.tile for t in self.tensors if t.is_input]
+        inputs = self.sources
         return Expressions(self.choices, [*(t for t in self.tiles if t.ready and t.scope != "local"), *inputs], self.scalars)
 
     def context(self, *more: tuple[str, int]) -> Context:
@@ -238,7 +260,7 @@ class Program:
     def copy_in(self, target: Tile | None = None, source: Tile | None = None) -> None:
         """A tile of a tensor, with tails, into a whole tile; dimensions of the tensor left over are indexed."""
         c = self.choices
-        sources = [t.tile for t in self.tensors if t.is_input]
+        sources = self.sources
         if target is None:
             target = self.target()
         source = source or c.pick([s for s in sources if len(s.shape) >= len(target.shape)] or sources)
@@ -412,16 +434,17 @@ class Program:
         self.line(f"for {', '.join(names)} in T.Parallel({', '.join(map(str, tile.shape))}):")
         self.line(f"    {out.name}[{', '.join((*lead, *shifted))}] = {tile.name}[{', '.join(names)}]")
 
+    def launch_text(self) -> list[str]:
+        """The lines of the present launch."""
+        grid, names = ", ".join(map(str, self.grid_text or self.grid)), ", ".join(v for v, _ in self.blocks)
+        names = f"({names})" if len(self.blocks) > 1 else names
+        return [f"    with T.Kernel({grid}, threads={self.threads}) as {names}:", *self.lines]
+
     def kernel_text(self, name: str) -> str:
         """The kernel's function under this name, and the run-time extents before it."""
         scalars = "".join(f", {n}: T.{kind}" for n, (kind, _) in self.arguments.items())
         params = ", ".join(f"{t.tile.name}: T.Tensor({t.written}, '{t.tile.dtype}')" for t in self.tensors) + scalars
-        grid, names = ", ".join(map(str, self.grid_text or self.grid)), ", ".join(v for v, _ in self.blocks)
-        names = f"({names})" if len(self.blocks) > 1 else names
-        lines = [
-            *self.head, "", "", "@T.prim_func", f"def {name}({params}):",
-            f"    with T.Kernel({grid}, threads={self.threads}) as {names}:", *self.lines,
-        ]  # fmt: skip
+        lines = [*self.head, "", "", "@T.prim_func", f"def {name}({params}):", *self.earlier, *self.launch_text()]
         return "\n".join(lines) + "\n"
 
     def text(self) -> str:

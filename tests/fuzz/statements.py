@@ -30,13 +30,21 @@ def generate(c: Choices, most: int = 12) -> Program:
         p.tensors, p.head, p.arguments = [], [], {}
         form(p)
         return p
-    c.repeat(1, most, 88, lambda: statement(p, 2))
+    launch(p, most)
+    if c.chance(6):
+        p.relaunch()
+        launch(p, 3)
+    return p
+
+
+def launch(p: Program, most: int) -> None:
+    """The statements of a launch, and the stores of what its tiles hold."""
+    p.choices.repeat(1, most, 88, lambda: statement(p, 2))
     for tile in [t for t in p.tiles if t.ready and t.scope in ("shared", "fragment")]:
         p.dump(tile)
     if not any(t.is_output for t in p.tensors):
         p.fill()
         p.dump(p.tiles[-1])
-    return p
 
 
 def statement(p: Program, depth: int) -> None:
@@ -362,10 +370,18 @@ def serial(p: Program, depth: int) -> None:
     k, n = p.name("k"), c.pick((2, 0, 1, 3, 5))
     kind = c.pick(("T.serial", "T.unroll", "range"))
     bounds = c.pick((f"{n}", f"1, {n + 1}", f"0, {2 * n}, 2", f"{n}, 0, -1"))
-    if c.chance(20) and "n0" in p.arguments:
-        bounds = "n0 % 4"
+    if c.chance(20):
+        bounds = run_time(p, 4)
     with p.nest(f"for {k} in {kind}({bounds}):", mutables(p), (k, 2 * n + 4)):
         several(p, depth)
+
+
+def run_time(p: Program, most: int) -> str:
+    """A number of steps below `most` that all threads of a block know at run time only."""
+    if p.choices.chance(40) and "n0" in p.arguments:
+        return f"n0 % {most}"
+    value = p.expressions.leaf(INT32, p.context(), 1)
+    return f"{value.text} % {most}"
 
 
 def branch(p: Program, depth: int) -> None:
@@ -397,7 +413,7 @@ def pipelined(p: Program, depth: int) -> None:
     c = p.choices
     ensure(p)
     k, n, stages = p.name("k"), c.pick((3, 0, 1, 2, 5, 8)), c.pick((2, 0, 1, 3, 4))
-    bounds = c.pick((f"{n}", f"1, {n + 1}"))
+    bounds = run_time(p, n + 1) if c.chance(20) else c.pick((f"{n}", f"1, {n + 1}"))
     product = p.threads % 32 == 0 and c.chance(50)
     if product:
         types = c.pick(_GEMMS)
