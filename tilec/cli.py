@@ -50,7 +50,15 @@ def _completion(context: click.Context, option: click.Parameter, shell: str | No
         context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _InOrder(click.Group):
+    """Commands in the order in which a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        known = ("compile", "check", "explain", "run", "bench", "tune", "doctor")
+        return sorted(self.commands, key=known.index)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, "-V", "--version", message="tilec %(version)s")
 @click.option("--make-include", is_flag=True, expose_value=False, is_eager=True, help="Print the makefile to include, and exit.")
 @click.option("--cmake-dir", is_flag=True, expose_value=False, is_eager=True, help="Print the folder for find_package(tilec), and exit.")
@@ -60,8 +68,10 @@ def main() -> None:
     """Turns tile kernels written in Python into plain, readable CUDA. The Python is read, never run.
 
     \b
-    tilec compile gemm.py -o gemm.cu     the CUDA file
-    tilec COMMAND --help                 more, with examples
+    tilec compile gemm.py -o gemm.cu              writes the CUDA file
+    tilec run gemm.py -D M=128 -D N=96 -D K=64    runs it on the CPU and compares: no GPU is needed
+    tilec explain gemm.py                         tells how it is done: tiles, layouts, stages, barriers
+    tilec COMMAND --help                          more, with examples
     """
 
 
@@ -194,7 +204,7 @@ def _colour() -> bool:
 # ---- compile, check, explain
 
 
-@main.command("compile")
+@main.command("compile", short_help="Writes the CUDA file.")
 @_source_options
 @click.option("-o", "--output", metavar="FILE", help="The CUDA file to write; - for standard output. [default: FILE with .cu, here]")
 @click.option("--header", metavar="FILE", help="Also write a header with the prototypes of the launchers.")
@@ -286,7 +296,7 @@ def _header(compiled: Compiled, source: str) -> str:
     return header_text(render, compiled.plans, source)
 
 
-@main.command()
+@main.command(short_help="Reads, plans and checks; writes nothing.")
 @_source_options
 def check(**given: Any) -> None:
     """Reads, plans and checks FILE; writes nothing.
@@ -300,7 +310,7 @@ def check(**given: Any) -> None:
         click.echo(f"{session.file}: {', '.join(p.symbol for p in compiled.plans)} fine", err=True)
 
 
-@main.command()
+@main.command(short_help="Tells the plan, or what an error code means.")
 @_source_options
 def explain(**given: Any) -> None:
     """Tells the plan of the one kernel in FILE, or what an error code means.
@@ -335,7 +345,7 @@ def _only(compiled: Compiled, session: _Session) -> None:
 # ---- run, bench
 
 
-@main.command("run")
+@main.command("run", short_help="Runs the code, on the CPU or a GPU, and compares.")
 @_source_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="The emulator, or a GPU through CuPy.")
 @click.option("--in", "inputs", multiple=True, metavar="A=a.npy", help="Take a tensor or scalar from a file; others are random.")
@@ -375,7 +385,7 @@ def _launch(compiled: Compiled, request: RunRequest, device: str) -> Any:
     return cpu.run(compiled, request)
 
 
-@main.command()
+@main.command(short_help="Times it on a GPU beside a peer.")
 @_source_options
 @click.option("--sweep", "sweeps", multiple=True, metavar="M=1024:16384:*2",
               help="Measure for each value: FROM:TO:*FACTOR, FROM:TO:+STEP or a list; M,N,K=... moves together; several multiply.")
@@ -428,7 +438,7 @@ def _recompile(session: _Session) -> Any:
     return compile
 
 
-@main.command()
+@main.command(short_help="Finds the fastest parameters on a GPU.")
 @_source_options
 @click.argument("more", nargs=-1, metavar="[NAME=VALUES]...")
 @click.option("--space", "spaces", multiple=True, metavar="NAME=VALUES", help="Try these values, such as block_M=64,128; several multiply.")
@@ -462,7 +472,7 @@ def tune(**given: Any) -> int:
     return report.finish(lambda: command.run(given, options, session.compile), click.echo)
 
 
-@main.command()
+@main.command(short_help="Says what is installed, and what to install.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Tell only what is missing.")
 def doctor(as_json: bool, quiet: bool) -> int:

@@ -6,6 +6,7 @@ import ctypes.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,18 @@ def test_completion_completes_commands_and_options() -> None:
     assert completed("tilec comp", 1) == ["compile"]
     assert "--header" in completed("tilec compile --he", 2)
     assert completed("tilec run --device ", 3) == ["cpu", "cuda"]
+
+
+def test_a_real_bash_completes(tmp_path: Path) -> None:
+    """The script as a person sources it; then what the Tab key calls."""
+    tool = tmp_path / "tilec"
+    tool.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m tilec "$@"\n')
+    tool.chmod(0o755)
+    tab = 'eval "$(tilec --completion bash)"; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tilec_completion; echo "${COMPREPLY[@]}"'
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    for line, want in (("tilec expl", "explain"), ("tilec compile --lin", "--line-directives"), ("tilec run k.py --device cu", "cuda")):
+        done = subprocess.run(["bash", "-c", tab, "-", line], env=env, capture_output=True, text=True, check=False)
+        assert done.stdout.strip() == want and not done.stderr, (line, done)
 
 
 def test_no_color_and_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ def extents(shape: Sequence[Expr], kernel_span: object = None) -> str:
 
 
 def kilobytes(n: int) -> str:
-    """Bytes in KB, whole numbers without a point."""
-    return f"{n / 1024:g} KB" if n >= 1024 else f"{n} bytes"
+    """Bytes in KB, to a tenth; whole numbers without a point."""
+    return f"{round(n / 1024, 1):g} KB" if n >= 1024 else f"{n} bytes"
 
 
 def banner_text(plans: Sequence[Plan], file: str) -> str:

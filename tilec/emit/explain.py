@@ -297,7 +297,9 @@ def _work(plan: Plan) -> list[str]:
     if flop and size:
         rows.append(f"{_decimal(flop, 'FLOP')}, {_decimal(size, 'B')} at least: {flop / size:.3g} FLOP a byte")
     elif plan.flop is not None or plan.bytes is not None:
-        rows.append(f"{_text(plan.flop, plan) or '0'} FLOP, {_text(plan.bytes, plan) or '0'} bytes at least")
+        counts = [_decimal(flop, "FLOP") if flop else "" if flop == 0 or plan.flop is None else f"{_text(plan.flop, plan)} FLOP"]
+        counts += [_decimal(size, "B") if size else f"{_text(plan.bytes, plan) or '0'} bytes"]
+        rows.append(f"{', '.join(filter(None, counts))} at least")
     lines = _keyed("work", rows or ["not counted"])
     for check in plan.checks:
         lines += _keyed("refused", [f"unless {_text(check.holds, plan)}: {check.message}"])
