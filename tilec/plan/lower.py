@@ -18,31 +18,9 @@ from tilec.diagnostics import NOWHERE
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import (
-    Alloc,
-    Atomic,
-    Barrier,
-    Break,
-    BulkCopy,
-    Continue,
-    Control,
-    Copy,
-    Evaluate,
-    Fill,
-    For,
-    Gemm,
-    If,
-    Let,
-    Mbarrier,
-    Parallel,
-    Print,
-    Reduce,
-    Scan,
-    Seq,
-    Stmt,
-    Store,
-    Trap,
-    While,
-)  # fmt: skip
+    Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
+    Reduce, Scan, Seq, Stmt, Store, Trap, While,
+)  # fmt: skip  # fmt: skip
 from tilec.ir.visit import stmt_exprs, substitute, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
