@@ -106,7 +106,7 @@ def test_a_real_bash_completes(tmp_path: Path) -> None:
     tool = tmp_path / "tilec"
     tool.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m tilec "$@"\n')
     tool.chmod(0o755)
-    tab = 'eval "$(tilec --completion bash)"; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tilec_completion; echo "${COMPREPLY[@]}"'
+    tab = 'eval "$(tilec --completion bash)"; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tilec_completion tilec; echo "${COMPREPLY[@]}"'
     env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     for line, want in (("tilec expl", "explain"), ("tilec compile --lin", "--line-directives"), ("tilec run k.py --device cu", "cuda")):
         done = subprocess.run(["bash", "-c", tab, "-", line], env=env, capture_output=True, text=True, check=False)
