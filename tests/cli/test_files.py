@@ -2,11 +2,15 @@
 
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tilec.files import depfile, quoted, write_all
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_nothing_is_left_when_one_file_cannot_be_written(tmp_path: Path) -> None:
@@ -61,3 +65,23 @@ def test_phony_rules_survive_a_deleted_module(tmp_path: Path, require_tool) -> N
 def test_each_source_is_named_once() -> None:
     assert depfile("o", ["a", "b", "a"], phony=True) == "o: \\\n  a \\\n  b\n\nb:\n"
     assert quoted("a\\ b") == "a\\\\\\ b"
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_whole_files(tmp_path: Path) -> None:
+    """Both files are complete at every moment, old or new, whenever the writer dies."""
+    program = (
+        "from tilec.files import write_all\n"
+        "while True:\n"
+        "  for c in 'ab':\n"
+        "    write_all({'k.cu': c * 3000000 + '.', 'k.h': c * 1000 + '.'})\n"
+    )
+    wholes = {name: {c * count + "." for c in "ab"} for name, count in (("k.cu", 3_000_000), ("k.h", 1000))}
+    for turn in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        while not (tmp_path / "k.h").exists():
+            time.sleep(0.01)
+        time.sleep(0.02 + 0.013 * turn)
+        writer.kill()
+        writer.wait()
+        assert all((tmp_path / name).read_text() in whole for name, whole in wholes.items())
+        (tmp_path / "k.h").unlink()
