@@ -272,6 +272,8 @@ def test_sizes_that_are_parameters_follow_from_the_arrays(gpu: StandIn, tmp_path
         kernel(a, b, 300, 521, 40)
     with pytest.raises(ArgumentError, match="no tensor `D` to make"):
         tilec.compile(HERE.parents[1] / "samples" / "article_gemm.py", outputs=["D"])
+    with pytest.raises(ArgumentError, match="no compile-time parameter `bock_M`"):
+        tilec.compile(HERE.parents[1] / "samples" / "article_gemm.py", bock_M=64)
 
 
 def test_empty_arrays_launch_nothing(gpu: StandIn, tmp_path: Path) -> None:

@@ -337,6 +337,9 @@ def compile_kernel(path: str | Path, options: Mapping[str, Any], defines: Mappin
         defines={**project, **{n: _plain(v) for n, v in defines.items()}}, args=args, kernels=(kernel,) if kernel else (),
         opt_level=options["opt_level"], fp32_gemm=options["fp32_gemm"],
     ))  # fmt: skip
+    for name in defines:
+        if any(d.code == "TL0204" and d.message.startswith(f"-D {name} ") for d in compiled.diagnostics):
+            raise ArgumentError(f"{file} has no compile-time parameter `{name}`")
     return of_text(compiled.cu, file, outputs=options["outputs"])
 
 
