@@ -35,7 +35,8 @@ def load(path: str | os.PathLike[str], *, kernel: str | None = None, outputs: It
 
 def compile(
     path: str | os.PathLike[str], /, *, kernel: str | None = None, arch: str | None = None, opt_level: int = 2, fp32_gemm: str = "tf32",
-    include: Iterable[str | os.PathLike[str]] = (), args: Mapping[str, str] | None = None, outputs: Iterable[str] | None = None,
+    pairs: str = "auto", include: Iterable[str | os.PathLike[str]] = (), args: Mapping[str, str] | None = None,
+    outputs: Iterable[str] | None = None,
     **defines: Any,
 ) -> Kernel:  # fmt: skip
     """Compiles the kernel of a Python file for the GPU of this machine and gives it as a function; the file is read, never run.
@@ -49,7 +50,7 @@ def compile(
     from tilec.runtime.callable import compile_kernel
 
     options = {
-        "kernel": kernel, "arch": arch, "opt_level": opt_level, "fp32_gemm": fp32_gemm, "include": tuple(include), "args": dict(args or {}),
-        "outputs": outputs,
+        "kernel": kernel, "arch": arch, "opt_level": opt_level, "fp32_gemm": fp32_gemm, "pairs": pairs,
+        "include": tuple(include), "args": dict(args or {}), "outputs": outputs,
     }  # fmt: skip
     return compile_kernel(Path(path), options, defines)

@@ -92,6 +92,8 @@ _SOURCE_OPTIONS = (
                  help="1 takes every number of the source literally, 3 may join blocks."),
     click.option("--fp32-gemm", type=click.Choice(["tf32", "ieee"]), default="tf32", show_default=True,
                  help="How T.gemm multiplies float32."),
+    click.option("--pairs", type=click.Choice(["auto", "on", "off"]), default="auto", show_default=True,
+                 help="Whether two blocks of a GEMM on Hopper fetch the tile that both need together."),
     click.option("--name", default="", metavar="SYMBOL", help="Symbol of the kernel in the CUDA file."),
     click.option("-Werror", "werror", is_flag=True, help="Treat warnings as errors."),
     click.option("-v", "--verbose", is_flag=True, help="Tell remarks and the time of each pass."),
@@ -138,8 +140,8 @@ class _Session:
         target, *also = parse.architectures(given["arch"])
         return Options(
             path=self.file, text=self.text, target=target, also=tuple(also), include=given["include"], defines=project | defines,
-            args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], name=given["name"],
-            line_directives=line_directives,
+            args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], pairs=given["pairs"],
+            name=given["name"], line_directives=line_directives,
         )  # fmt: skip
 
     def _read(self) -> bytes:

@@ -38,6 +38,7 @@ class Options:
     kernels: tuple[str, ...] = ()
     opt_level: int = 2
     fp32_gemm: str = "tf32"
+    pairs: str = "auto"
     name: str = ""
     line_directives: bool = False
 
@@ -130,7 +131,7 @@ def plan_module(module: Module, options: Options, during: During) -> tuple[Plan,
     """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols."""
     from tilec.plan.planner import PlanOptions, plan
 
-    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also)
+    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also, options.pairs)
     plans = []
     for kernel, symbol in zip(module.kernels, symbols(module.kernels, options.name), strict=True):
         with during("plan", f"{kernel.symbol} at {kernel.span}"):

@@ -25,3 +25,16 @@ def test_softmax_of_long_rows(defines: dict[str, Any]) -> None:
 @needs_nvcc
 def test_nvcc_takes_them(tmp_path: Path) -> None:
     nvcc_compile(compile_sample("clusters/softmax.py", {}, "sm_90").cu, "sm_90", tmp_path)
+    nvcc_compile(compile_sample("clusters/gemm.py", {}, "sm_90a").cu, "sm_90a", tmp_path)
+
+
+@needs_gxx
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a"])
+def test_gemm_in_pairs(arch: str) -> None:
+    defines = {"M": 512, "N": 256, "K": 128, "block_N": 128}
+    compiled = compile_sample("clusters/gemm.py", defines, arch)
+    assert ("multicast" in compiled.cu) == (arch == "sm_90a")
+    a, b = (half(fresh().integers(-3, 4, s)) for s in ((512, 128), (128, 256)))
+    values = {"A": a, "B": b, "C": half(np.full((512, 256), np.nan))}
+    for out in (run_reference(compiled, values), run_emulated(compiled, values, "lazy"), run_emulated(compiled, values, "eager")):
+        np.testing.assert_array_equal(out["C"], half(a.astype(np.float64) @ b.astype(np.float64)))

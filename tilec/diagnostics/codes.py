@@ -99,6 +99,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0508": "A barrier in shared memory would not do what the kernel needs: nobody arrives at it, or more threads than it counts.",
         "TL0509": "A product or a store that is only queued is not waited for where its result, or its tile, is used.",
         "TL0406": "A statement needs an instruction that the target, or a tile of this shape, does not have.",
+        "TL0510": "A remark of the planner: the clusters that cluster_dims asks for do not help the product of a kernel on Hopper.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }

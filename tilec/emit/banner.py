@@ -113,11 +113,15 @@ def roles(s: WarpSpecialized | Streamed | Chained) -> list[tuple[str, str]]:
     others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
     joined = f", {s.step} of the author's" if s.step > 1 else ""
     store = "stmatrix and the copy engine" if any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue)) else "the threads"
-    return [
+    lines = [
         ("roles", f"{others} ({c.take} registers a thread), 1 keeps {c.stages} stages filled through the copy engine ({c.give})"),
         ("gemm", f"line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step{joined}"),
         ("blocks", f"persistent, tiles in panels of {c.group} rows; results leave by {store}"),
     ]
+    if c.pair is not None:
+        tile = (s.a if c.pair.shared == "a" else s.b).tile.name
+        lines.append(("pairs", f"clusters of 2 blocks along {'xy'[c.pair.axis]}: each fetches half of {tile} into both (multicast)"))
+    return lines
 
 
 def _streaming(s: Streamed) -> list[tuple[str, str]]:

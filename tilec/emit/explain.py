@@ -69,8 +69,14 @@ def _launch(plan: Plan, launch: LaunchPlan) -> list[str]:
     lines += _body(best.body, "", 0)
     if len(launch.variants) > 1:
         lines.append("")
-        lines += _keyed("variants", [f"{v.symbol}  when {_text(v.when, plan) or 'nothing before it fits'}" for v in launch.variants])
+        lines += _keyed("variants", [_choice(v, plan) for v in launch.variants])
     return lines
+
+
+def _choice(v: Variant, plan: Plan) -> str:
+    """When the launcher takes a body."""
+    pairs = "  (clusters of 2 blocks, multicast)" if v.cluster == 2 else ""
+    return f"{v.symbol}  when {_text(v.when, plan) or 'nothing before it fits'}{pairs}"
 
 
 def _grid(plan: Plan, launch: LaunchPlan) -> str:

@@ -25,10 +25,12 @@ from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
 from tilec.plan.barriers import place_barriers
+from tilec.plan.clusters import ALONE
 from tilec.plan.domains import cast, paired, static, static_shape, whole
+from tilec.plan.hopper_asked import CLUSTERED, chosen_pair
 from tilec.plan.hopper_join import join_columns
 from tilec.plan.hopper_match import Match, match
-from tilec.plan.hopper_pairs import halved, pair_grid, pair_of, without
+from tilec.plan.hopper_pairs import halved, pair_grid, without
 from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Pair, Product, Schedule, Staging, TensorMap, WarpGroupGemm
 from tilec.plan.hopper_waves import one_tile_a_block
 from tilec.plan.legal import legalise
@@ -84,7 +86,8 @@ RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators
 @record
 class Request:
     """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
-    tensors that the kernel writes, whether float32 products must not be shortened to TF32, and how freely blocks may change."""
+    tensors that the kernel writes, whether float32 products must not be shortened to TF32, how freely blocks may change, and whether
+    they may work in pairs (auto: where that pays)."""
 
     launch: Launch
     symbol: str
@@ -93,6 +96,7 @@ class Request:
     target: Target
     ieee: bool
     opt_level: int
+    pairs: str = "auto"
 
 
 def plan_hopper(r: Request) -> list[Variant] | str:
@@ -103,7 +107,7 @@ def plan_hopper(r: Request) -> list[Variant] | str:
     if isinstance(found, str):
         return found
     remarks: tuple[Diagnostic, ...] = ()
-    if r.opt_level >= 3 and static_shape(found.acc) == (128, 128):
+    if r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE:
         joined = join_columns(r.launch, found)
         again = match(joined, written, r.ieee) if joined is not None else ""
         if joined is not None and not isinstance(again, str):
@@ -125,7 +129,10 @@ def plan_hopper(r: Request) -> list[Variant] | str:
     out = _Builder(r, found, facts, consumers, join, *operands).variant()
     if isinstance(out, str):
         return out
-    pair = pair_of(r.launch, found, *operands)
+    pair = chosen_pair(r.launch, found, *operands, r.pairs)
+    if r.launch.cluster != ALONE and r.pairs != "off" and (pair is None or pair.when is not CLUSTERED):
+        text = f"clusters of {'x'.join(map(str, r.launch.cluster))} blocks share no operand of this product: blocks pair up where that pays"
+        remarks = (*remarks, Diagnostic(Severity.REMARK, "TL0510", text, r.launch.span))
     pays = pair is not None and prove(pair.when, facts)
     if pair is None or pays is False:
         return [replace(out, remarks=(*remarks, *out.remarks))]

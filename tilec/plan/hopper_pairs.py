@@ -37,15 +37,15 @@ class Rules:
 RULES = Rules()
 
 
-def pair_of(launch: Launch, found: Match, a: Operand, b: Operand) -> Pair | None:
-    """How blocks may pair up, and for which sizes they should; None where they cannot."""
+def pair_of(launch: Launch, found: Match, a: Operand, b: Operand, axes: tuple[int, ...] = (0, 1)) -> Pair | None:
+    """How blocks may pair up along one of the axes, and for which sizes they should; None where they cannot."""
     if found.guard is not None or len(launch.block_vars) < 2 or any(_reads(o) for o in (a, b)):
         return None
     rows = [o.shape[0] if o.k_major else o.shape[1] for o in (a, b)]
     order = ("b", "a") if rows[1] >= rows[0] else ("a", "b")
     for shared in order:
         one, other = (a, b) if shared == "a" else (b, a)
-        for axis in (0, 1):
+        for axis in axes:
             if one.shape[0] % 16 == 0 and len(one.at) == 2 and _separates(launch, found, axis, one, other):
                 return Pair(axis, shared, _when(launch, found, axis, rows[0] * rows[1]))
     return None

@@ -58,6 +58,7 @@ class PlanOptions:
     opt_level: int = 2
     fp32_gemm: str = "tf32"
     also: tuple[Target, ...] = ()  # newer ones that may have bodies of their own
+    pairs: str = "auto"  # or on, off: whether two blocks of a GEMM on Hopper fetch a tile together
 
 
 @record
@@ -160,7 +161,7 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
     found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
     if target is None or found or options.opt_level < 2 or not any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         return ()
-    request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level)
+    request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level, options.pairs)
     own = plan_hopper(request)
     if isinstance(own, str):
         other = plan_attention(request) or plan_chain(request)

@@ -79,7 +79,7 @@ def key_of(options: Options, device: str, sources: Mapping[str, bytes]) -> str:
     """What a search depends on besides the candidates: sources, options, the machine and tilec itself."""
     about = (
         device, options.target.name, repr(sorted(options.defines.items())), repr(sorted(options.args.items())), options.kernels,
-        options.opt_level, options.fp32_gemm, __version__, [t.name for t in options.also],
+        options.opt_level, options.fp32_gemm, options.pairs, __version__, [t.name for t in options.also],
     )  # fmt: skip
     digest = hashlib.sha256(repr(about).encode())
     for file in sorted(sources):
