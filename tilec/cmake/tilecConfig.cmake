@@ -74,6 +74,8 @@ function(tilec_add_kernels target)
     target_sources(${target} PRIVATE "${out}/${name}.cu" "${out}/${name}.h")
   endforeach()
   target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${out}>")
+  # The headers include <cuda_runtime.h>, which compilers of C and C++ do not find by themselves.
+  target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}>")
 endfunction()
 
 # The pyproject.toml that is the nearest to a file, and a look before every build whether one that is nearer has appeared.
