@@ -26,7 +26,7 @@ from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
     "full empty warp_group tiles tiles_x tiles_y tile stage phase steps step previous lag a b a_tiles b_tiles part column staged row r j s "
-    "in_layer multiprocessors rank pairs_x pairs_y".split()
+    "in_layer multiprocessors rank pairs_x pairs_y again".split()
 )
 """C names that the text declares for itself."""
 
@@ -335,6 +335,6 @@ _ENTRIES = (
 )  # fmt: skip
 """Prelude entries that every such kernel uses."""
 
-_PAIR_ENTRIES = ("cluster_rank", "cluster_sync", "mbarrier_arrive_at")
+_PAIR_ENTRIES = ("cluster_rank", "cluster_arrive", "cluster_wait", "mbarrier_arrive_at")
 """Prelude entries of kernels whose blocks work in pairs."""
 

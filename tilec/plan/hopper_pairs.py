@@ -2,9 +2,8 @@
 
     pair_of(launch, match, a, b) -> Pair(axis=1, shared="b", when=...) for 128x256 tiles: blocks below one another share b
 
-Tiles arrive slower than they are multiplied in two cases. Rows that start off a 128-byte line cost the copy engine two requests
-each. And tiles of no more than 128x128 read so much for each product that the L2 cache cannot keep up. A pair halves what
-is fetched of the larger operand. Otherwise it gains nothing, and idles where the tiles along its axis are odd in number.
+Rows that start off a 128-byte line cost the copy engine two requests each, and tiles arrive slower than they are multiplied. A pair
+halves what is fetched of one operand. Otherwise it gains nothing, and idles where the tiles along its axis are odd in number.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ LINE = 128
 
 @record
 class Rules:
-    """What measurements on an H200 settled: tiles of up to `area` elements pair up where a launch has more than `tiles` of them."""
+    """What measurements on an H200 settled. A row off the lines keeps the copy engine busy for `row` cycles. Sharing a is preferred
+    where the loads of a step then take at most 5/4 of its products' time; else the larger operand is shared."""
 
-    area: int = 128 * 128
-    tiles: int = 512
+    row: int = 4
 
 
 RULES = Rules()
@@ -42,12 +41,13 @@ def pair_of(launch: Launch, found: Match, a: Operand, b: Operand, axes: tuple[in
     if found.guard is not None or len(launch.block_vars) < 2 or any(_reads(o) for o in (a, b)):
         return None
     rows = [o.shape[0] if o.k_major else o.shape[1] for o in (a, b)]
-    order = ("b", "a") if rows[1] >= rows[0] else ("a", "b")
+    loads, products = RULES.row * (rows[0] // 2 + rows[1]), rows[0] * rows[1] // 32
+    order = ("a", "b") if 4 * loads <= 5 * products or rows[0] > rows[1] else ("b", "a")
     for shared in order:
         one, other = (a, b) if shared == "a" else (b, a)
         for axis in axes:
             if one.shape[0] % 16 == 0 and len(one.at) == 2 and _separates(launch, found, axis, one, other):
-                return Pair(axis, shared, _when(launch, found, axis, rows[0] * rows[1]))
+                return Pair(axis, shared, _when(launch, found, axis))
     return None
 
 
@@ -82,24 +82,20 @@ def _reads(o: Operand) -> bool:
 
 
 def _separates(launch: Launch, found: Match, axis: int, one: Operand, other: Operand) -> bool:
-    """True when blocks along an axis need the same tiles of `one` in the same steps, and different ones of `other`."""
+    """True when blocks along an axis need the same tiles of `one`, and different ones of `other`, in as many steps as all others."""
     var = (launch.block_vars[axis],)
     ends = [substitute(e, found.resolved) for e in (found.loop.start, found.loop.stop)]
-    return not any(depends_on(e, var) for e in (*one.at, *ends)) and any(depends_on(e, var) for e in other.at)
+    steady = not any(depends_on(e, launch.block_vars) for e in ends)  # blocks count the steps of all their tiles ahead
+    return steady and not any(depends_on(e, var) for e in one.at) and any(depends_on(e, var) for e in other.at)
 
 
-def _when(launch: Launch, found: Match, axis: int, area: int) -> Expr:
-    """There is a neighbour, and rows lie off the lines or the L2 cache is what limits."""
+def _when(launch: Launch, found: Match, axis: int) -> Expr:
+    """There is a neighbour, and rows lie off the lines."""
     tests: list[Expr] = []
     for c in found.copies:
         tensor = c.src.buffer
         row = cast(row_strides(tensor)[paired(c.src)[0]], INT64)
         tests.append(Compare("ne", Binary("mod", row, Const(LINE // tensor.dtype.bytes, INT64), INT64), Const(0, INT64)))
-    if area <= RULES.area:
-        tiles: Expr = cast(launch.grid[0], INT64)
-        for e in launch.grid[1:]:
-            tiles = Binary("mul", tiles, cast(e, INT64), INT64)
-        tests.append(Compare("gt", tiles, Const(RULES.tiles, INT64)))
     pays = tests[0]
     for t in dict.fromkeys(tests[1:]):
         pays = pays if t == pays else Logical("or", pays, t)
