@@ -187,3 +187,36 @@ def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
 @pytest.mark.parametrize("case", CASES)
 def test_it_agrees_with_the_reference(case: str) -> None:
     agree(CASES[case], races=True)
+
+
+BODIES = {
+    "in a row": ["total[i] += part[i]"],
+    "by a name": ["v = total[i]", "total[i] = v + part[i]", "f[i] = v"],
+    "into registers first": ["f[i] = total[i]", "total[i] = f[i] + part[i]"],
+    "into registers after": ["total[i] += part[i]", "f[i] = total[i]"],
+    "under a condition on it": ["if total[i] < 5:", "    total[i] += part[i]"],
+    "what an atomic found": ["old = T.atomic_add(total[i], 3, return_prev=True)", "f[i] = old + part[i]"],
+}
+
+
+@needs_gxx
+@pytest.mark.parametrize("extent", [4, 3])
+@pytest.mark.parametrize("body", BODIES)
+def test_memory_that_an_iteration_reads_and_changes_while_several_threads_hold_its_registers(body: str, extent: int) -> None:
+    inner = "".join(f"                {line}\n" for line in BODIES[body])
+    agree(f"""
+def k(A: T.Tensor(({extent}, 256), "int32"), B: T.Tensor(({extent},), "int32"), C: T.Tensor(({extent},), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        x = T.alloc_fragment(({extent}, 256), "int32")
+        part = T.alloc_fragment(({extent},), "int32")
+        f = T.alloc_fragment(({extent},), "int32")
+        total = T.alloc_shared(({extent},), "int32")
+        T.copy(A, x)
+        T.clear(total)
+        T.reduce_max(x, part, dim=1)
+        T.reduce_min(x, f, dim=1)
+        for k in T.serial(2):
+            for i in T.Parallel({extent}):
+{inner}        T.copy(total, B)
+        T.copy(f, C)
+""", races=True)  # fmt: skip

@@ -21,12 +21,14 @@ from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Re
 from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt_children, stmt_exprs, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
-from tilec.plan.access import constant_register, register_index
+from tilec.plan.access import constant_register, copies_guard, register_index
+from tilec.plan.alone import rereads, written_registers
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.hand_products import choose_by_hand
 from tilec.plan.instructions import choose
+from tilec.plan.plan import THREAD
 from tilec.plan.policies import policies
 from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.plan.scans import scan_layout
@@ -233,6 +235,8 @@ def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
         here = layout is not None and a.dims is not None and domain_fits(a, extents)
         if not fixed and (not here or layout is None or a.dims is None or register_index(held, a.dims, layout, digits) is None):
             bad[a.buffer] = None
+    if layout is not None and isinstance(s, Parallel) and _torn(s, layout):
+        bad |= dict.fromkeys(a.buffer for a in uses)
     if not bad:
         return s
     before: list[Stmt] = []
@@ -248,6 +252,11 @@ def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
         stage.remark(s.span, f"{f.name} is used here by other threads than those that hold it: it takes a trip through shared memory")
     stage.changed = True
     return Seq((*before, out, *after), s.span)
+
+
+def _torn(s: Parallel, layout: FragmentLayout) -> bool:
+    """True when threads that hold the same registers would not all read what one of them changes in memory before it does."""
+    return copies_guard(layout, THREAD) is not None and rereads(s.body) and bool(written_registers(s.body))
 
 
 def _constant(indices: tuple[Expr, ...], layout: FragmentLayout) -> bool:

@@ -35,6 +35,7 @@ from tilec.plan.access import (
     register_index,
     shared_width,
 )  # fmt: skip
+from tilec.plan.alone import rereads
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fetches import prefetches, spread_fetches
@@ -343,6 +344,8 @@ class Lowering:
         )
         body = self.inside(s, width, inner)
         once = copies_guard(layout, THREAD) if _leaves_registers(s.body) else None
+        if once is not None and rereads(s.body):
+            guard, once = conjunction([once] if guard is None else [guard, once]), None
         known = facts.with_range(THREAD, 0, self.at.threads - 1)
         for v, g in zip(digits, layout.regs, strict=True):
             known = known.with_range(v, 0, g.size - 1)
