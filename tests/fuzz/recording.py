@@ -22,7 +22,7 @@ from tests.fuzz.features import features
 from tests.fuzz.gathering import gather, smallest
 from tests.fuzz.program import Program
 
-EXAMPLES = 200
+EXAMPLES = 100
 SHRINK_SECONDS = float(os.environ.get("TILEC_FUZZ_SHRINK", "60"))
 AGREE = "agree"
 HAS_NVRTC = importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None
