@@ -17,7 +17,7 @@ from tilec.analysis.ranges import divisor
 from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
-from tilec.ir.tile import BulkCopy, Gemm, Region, Stmt
+from tilec.ir.tile import BulkCopy, Copy, Gemm, Parallel, Reduce, Region, Stmt
 from tilec.ir.visit import buffers_of, storage, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout, dense
 from tilec.plan.domains import static, static_shape
@@ -32,8 +32,10 @@ MOST_BOX = 256
 
 def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, SharedLayout]:
     """The layouts of tiles that the copy engine or warp-group products touch: rows of 128, 64 or 32 bytes, swizzled over these, wider
-    ones cut into panels that lie one behind the other."""
+    ones cut into panels that lie one behind the other. Tiles that no product and no register tile meets keep plain rows, which take
+    the fewest boxes."""
     wanted: dict[Buffer, None] = {}
+    tiled = {b for s in walk_stmt(body) if (found := _shared_beside_registers(s)) for b in found}
     barred: set[Buffer] = set()
     for s in walk_stmt(body):
         sides: Iterable[Region] = ()
@@ -53,11 +55,22 @@ def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, Shar
         row = shape[-1] * item
         span = next((w for w in (128, 64, 32) if row % w == 0), 0)
         rows = prod(shape[:-1])
+        if b not in tiled and shape[-1] <= MOST_BOX:
+            continue
         if len(shape) < 2 or not span or rows % 8 or (b in barred and row != span):
             continue
         panel = span // item if row > span else 0
         out[b] = SharedLayout(shape, item, span // item, span_swizzle(span), panel)
     return out
+
+
+def _shared_beside_registers(s: Stmt) -> list[Buffer]:
+    """The shared tiles of a product, or of a statement that touches register tiles too."""
+    if not isinstance(s, Copy | Gemm | Parallel | Reduce):
+        return []
+    used = [b for x in walk_stmt(s) for b in buffers_of(x)]
+    registers = isinstance(s, Gemm) or any(b.scope is Scope.FRAGMENT for b in used)
+    return [storage(b) for b in used if b.scope is Scope.SHARED] if registers else []
 
 
 def span_of(layout: SharedLayout) -> int:
