@@ -141,6 +141,18 @@ CASES: dict[str, Case] = {
         lambda A, total, top, size: {"total": total + A.sum(), "top": np.array([A.max()]), "size": size + np.abs(A).sum()}, {}, EXACT,
         {"blocks": 4},
     ),
+    "by_hand/gemm_warp_specialized": Case(
+        lambda r: {"A": _small(r, F16, 130, 200), "B": _small(r, F16, 200, 264)}, lambda A, B: {"C": A @ B}, {"C": (F16, (130, 264))}, EXACT,
+        {"M": 130, "N": 264, "K": 200},
+    ),
+    "by_hand/pipeline_elementwise": Case(
+        lambda r: {"X": normal(r, F32, 100, 128), "Y": normal(r, F32, 100, 128)}, lambda X, Y: {"Z": X / (1 + np.exp(-X)) + Y},
+        {"Z": (F32, (100, 128))}, SINGLE, {"M": 100, "N": 128},
+    ),
+    "by_hand/attention": Case(
+        lambda r: {n: normal(r, F16, 2, 128, 64) for n in "QKV"}, lambda Q, K, V: {"O": _softmax(Q @ K.transpose(0, 2, 1) / 8) @ V},
+        {"O": (F16, (2, 128, 64))}, HALF, {"S": 128},
+    ),
     "rows/argmax": Case(
         lambda r: {"X": np.floor(normal(r, F32, 9, 1000) * 2)}, lambda X: {"where": X.argmax(axis=1), "value": X.max(axis=1)},
         {"where": (I32, (9,)), "value": (F32, (9,))}, EXACT, {"M": 9},

@@ -132,7 +132,7 @@ class BodyWriter:
                 yes, no = self.side(then, s.teams[0], facts.assume(cond)), self.side(orelse, s.teams[1], facts)
                 test = self.spell.expr(cond, facts)
                 if self.spell.variant.hopper:
-                    test = team_condition(test, s.teams, self.spell.need, self.number == "threadIdx.x")
+                    test = team_condition(test, s.teams, self.number == "threadIdx.x")
                 return render("parallel/if.cu.jinja", cond=test, then=yes, orelse=no)
             case PIf(cond, then, orelse):
                 with self.spell.having(conjuncts(cond)):

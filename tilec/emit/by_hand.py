@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from tilec.analysis.facts import Facts
@@ -17,7 +17,8 @@ from tilec.ir.dtypes import FLOAT16, FLOAT32, INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr
 from tilec.ir.tile import Region
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.by_hand import row_of, span_of
+from tilec.plan.by_hand import span_of
+from tilec.plan.hand_products import row_of
 from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import PGemm
@@ -41,17 +42,16 @@ def team_text(body: str, team: TeamPlan, number: str, enclosing: int) -> str:
     return f"const int {', '.join(parts)};\n{body}"
 
 
-def team_condition(cond: str, teams: tuple[TeamPlan | None, TeamPlan | None], need: Callable[[str], None], plain: bool) -> str:
-    """The condition of a branch of teams. Whole warp groups are told apart by a number that is the same register for a warp, without
+def team_condition(cond: str, teams: tuple[TeamPlan | None, TeamPlan | None], plain: bool) -> str:
+    """The condition of a branch of teams. Whole warp groups are told apart by `warp_group`, the same register for a warp, without
     which the compiler would not let products overlap; `plain`: threads lie along x only."""
     team = teams[0]
     if team is None or not plain or team.team.first % 128 or team.team.count % 128:
         return cond
-    need("warp_group_index")
     first, stop = team.team.first // 128, team.team.stop // 128
     if stop == first + 1:
-        return f"warp_group_index() == {first}"
-    return f"warp_group_index() < {stop}" if first == 0 else f"warp_group_index() >= {first} && warp_group_index() < {stop}"
+        return f"warp_group == {first}"
+    return f"warp_group < {stop}" if first == 0 else f"warp_group >= {first} && warp_group < {stop}"
 
 
 def barriers_text(spell: Spelling, s: PBarriers) -> str:
@@ -66,7 +66,7 @@ def barriers_text(spell: Spelling, s: PBarriers) -> str:
 
 def mbarrier_text(spell: Spelling, s: PMbarrier, facts: Facts) -> str:
     """An arrival, an announcement or a wait."""
-    name = f"{_MBARRIERS[s.kind]}_portable" if s.portable else _MBARRIERS[s.kind]
+    name = f"{_MBARRIERS[s.kind]}_portable" if s.portable and s.kind in ("arrive", "wait") else _MBARRIERS[s.kind]
     spell.need(name)
     at = _slot(spell, s.buffer, s.index, facts)
     return f"{name}({at});" if s.value is None else f"{name}({at}, {spell.expr(s.value, facts)});"

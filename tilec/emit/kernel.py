@@ -100,6 +100,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
     if variant.tensor_maps and not variant.hopper:
         kept |= hopper.RESERVED | hopper_attention.RESERVED | hopper_chain.RESERVED
+    kept |= {"warp_group"} if variant.hopper else set()
     names = _parameter_names(signature(plan).names, kept)
     reserved = kept | set(names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
@@ -125,6 +126,9 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
     lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch)
+    if variant.hopper and mentions(body, "warp_group"):
+        spell.need("warp_group_index")
+        lines.append("const int warp_group = warp_group_index();")
     lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,

@@ -18,6 +18,7 @@ from tilec.emulator.arguments import Argument, Array, Scalar, Value, Workspace, 
 
 _INSTRUCTION = re.compile(r"\{instruction (\d+)\}")
 _LINE = re.compile(r"\bline (\d+)")
+_ORIGIN = re.compile(r"\s*// (\S+\.py:\d+\b.*)")
 
 SHARED_LIMITS = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 120: 101376}
 """Most dynamic shared memory of a block by compute capability, bytes."""
@@ -139,10 +140,21 @@ class Program:
         lines = toolchain.lines_of(self.runtime, self.text, found, *flags) if found else []
         for number in lines:
             message = _INSTRUCTION.sub(f"line {number}" if number else "a line unknown", message, count=1)
-        named = [int(line)] if int(line) else [int(number) for number in _LINE.findall(message)]
+        named = [int(number) for number in _LINE.findall(message)]
+        last = int(line) or (named[-1] if named else 0)
         text = self.text.splitlines()
-        quoted = [f"\n  line {n}: {text[n - 1].strip()}" for n in dict.fromkeys(named) if 0 < n <= len(text)]
-        return Outcome(status, message + "".join(quoted), named[-1] if named else 0, output)
+        quoted = [f"\n  line {n}: {text[n - 1].strip()}{_origin(text, n)}" for n in dict.fromkeys([last, *named]) if 0 < n <= len(text)]
+        return Outcome(status, message + "".join(quoted), last, output)
+
+
+def _origin(text: Sequence[str], line: int) -> str:
+    """The statement of the author that a line of a kernel belongs to, as the comment above it has it; empty where there is none."""
+    for above in reversed(text[: line - 1]):
+        if above.startswith(("}", "extern", "namespace")):
+            break
+        if found := _ORIGIN.match(above):
+            return f"\n    from {found[1]}"
+    return ""
 
 
 def build(cu_text: str) -> Program:

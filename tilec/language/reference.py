@@ -56,6 +56,10 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - Tile statements and `T.Parallel` are done once by the whole block. Other statements are executed by every thread; a store to a tensor
   or tile whose index and value do not depend on the thread happens once, an atomic once for each thread that comes to it.
 - Inside `T.ws(...)` tile statements still belong to the whole block; the scalar ones run in the named warp groups only.
+- In a kernel with barriers of its own (`T.alloc_barrier`, `T.tma_copy`, `T.wgmma_gemm`) a branch on thread indices makes a team:
+  whole warps of neighbours, or one thread. Tile statements inside, those of `T.ws` included, belong to the team, and its register
+  tiles are its own. Inside a team tilec orders shared tiles itself; between teams the barriers do. Queued copies and products are
+  waited for by the author.
 - Threads are made to wait for each other wherever a tile is read that others have written. A branch that only some threads take cannot
   wait for all of them: `TL_DISABLE_THREAD_STORAGE_SYNC` leaves the order inside such branches to the author.
 - Several `T.Kernel` in one function are launches that follow each other on the stream. `T.alloc_global` makes scratch tensors that they

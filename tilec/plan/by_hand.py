@@ -22,6 +22,7 @@ from tilec.ir.visit import buffers_of, storage, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout, dense
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.hand_products import row_of
 from tilec.plan.hand_plan import BulkBox
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.reach import span_swizzle, unreachable
@@ -76,15 +77,6 @@ def _shared_beside_registers(s: Stmt) -> list[Buffer]:
 def span_of(layout: SharedLayout) -> int:
     """Bytes of the rows of a hand layout, over which it is swizzled."""
     return layout.pitch * layout.itemsize
-
-
-def row_of(r: Region, shape: tuple[int, ...]) -> Expr:
-    """The row (all leading dimensions counted through) where a region starts."""
-    row: Expr = Const(0, INT32)
-    for start, extent in zip(r.starts[:-1], shape[:-1], strict=True):
-        scaled = row if static(row) == 0 else Binary("mul", row, Const(extent, INT32), INT32)
-        row = start if static(scaled) == 0 else scaled if static(start) == 0 else Binary("add", scaled, start, INT32)
-    return row
 
 
 def operand_fits(r: Region, layout: SharedLayout | None, facts: Facts) -> str:

@@ -31,6 +31,7 @@ class Hand:
 
     teams: Teams
     hopper: bool
+    counts_bytes: bool  # whether the barriers of the target do
     settled: Mapping[int, frozenset[Buffer]]  # see `by_hand_checks.check_by_hand`
 
 
@@ -104,7 +105,7 @@ class HandLowering(Lowering):
         match s:
             case Mbarrier(kind, buffer, index, value, span):
                 self.note_loads(stmt_exprs(s), facts)
-                if not self.hand.hopper and kind in ("expect", "arrive_expect"):
+                if not self.hand.counts_bytes and kind in ("expect", "arrive_expect"):
                     hint = "compile with --arch sm_90a, or leave the bytes to T.tma_copy"
                     raise error("TL0406", "only Hopper's barriers count bytes", span, help=hint)
                 return [PMbarrier(kind, buffer, index, value, not self.hand.hopper, span)]

@@ -5,13 +5,41 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from tilec.analysis.ranges import divisor
 from tilec.ir.dtypes import FLOAT32, INT32
+from tilec.ir.expr import Binary, Const, Expr, Scope
+from tilec.ir.tile import Region
 from tilec.layout import atoms
+from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.hopper_match import KINDS
 
 GROUP, PART = 128, 64
 """Threads of a warp group, and the rows of one of its products."""
+
+
+def misplaced(r: Region) -> str:
+    """Why an operand does not lie in shared memory as warp groups read it; empty where it does, or lies in registers."""
+    if r.buffer.scope is not Scope.SHARED:
+        return ""
+    shape, row = static_shape(r.buffer), static_shape(r.buffer)[-1] * r.buffer.dtype.bytes
+    if row % 32 or prod(shape[:-1]) % 8:
+        return f"{r.buffer.name} has {prod(shape[:-1])} rows of {row} bytes, no multiples of 8 and of 32"
+    span = next(w for w in (128, 64, 32) if row % w == 0)
+    if divisor(row_of(r, shape)) % 8 or divisor(r.starts[-1]) * r.buffer.dtype.bytes % span:
+        return f"the operand does not start on a multiple of 8 rows and {span} bytes of {r.buffer.name}"
+    return ""
+
+
+def row_of(r: Region, shape: tuple[int, ...]) -> Expr:
+    """The row (all leading dimensions counted through) where a region starts."""
+    row: Expr = Const(0, INT32)
+    for start, extent in zip(r.starts[:-1], shape[:-1], strict=True):
+        scaled = row if static(row) == 0 else Binary("mul", row, Const(extent, INT32), INT32)
+        row = start if static(scaled) == 0 else scaled if static(start) == 0 else Binary("add", scaled, start, INT32)
+    return row
 
 
 def choose_by_hand(op: GemmShape, threads: int) -> GemmPlan | str:

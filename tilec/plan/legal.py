@@ -26,7 +26,7 @@ from tilec.plan.alone import rereads, written_registers
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
-from tilec.plan.hand_products import choose_by_hand
+from tilec.plan.hand_products import choose_by_hand, misplaced
 from tilec.plan.instructions import choose
 from tilec.plan.plan import THREAD
 from tilec.plan.policies import policies
@@ -180,7 +180,7 @@ def _choose(s: Gemm, shape: GemmShape, threads: int, target: Target, by_hand: bo
     """The instruction of one product; an error where the author asks for one that there is not."""
     if not by_hand:
         return choose(shape, threads, target)
-    found = choose_by_hand(shape, threads)
+    found = next(filter(None, map(misplaced, (s.a, s.b))), "") or choose_by_hand(shape, threads)
     if isinstance(found, str) and not s.waits:
         raise error("TL0406", f"T.wgmma_gemm has no instruction for this product: {found}", s.span, help="T.gemm takes any shape")
     return choose(shape, threads, target) if isinstance(found, str) else found

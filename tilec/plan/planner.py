@@ -132,7 +132,7 @@ def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptio
 
 
 def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
-    hand = Hand(Teams.of(launch), False, check_by_hand(launch)) if by_hand(launch.body) else None
+    hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch)) if by_hand(launch.body) else None
     teams = None if hand is None else hand.teams
     legal = legalise(launch.body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
     return _Room(kernel, launch, threads, legal, options.target, written, hand)
@@ -196,7 +196,7 @@ def _by_hand(room: _Room, portable: list[Variant], symbol: str, divisors: Mappin
     target = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     if target is None or room.hand is None:
         return portable
-    launch, hand = room.launch, replace(room.hand, hopper=True)
+    launch, hand = room.launch, replace(room.hand, hopper=True, counts_bytes=True)
     legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
     only = options.target.has_wgmma
     name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
