@@ -40,9 +40,8 @@ def matmul(M=384, N=512, K=448, BM=128, BN=256, BK=64, stages=3, dtype="float16"
                     T.barrier_wait(full[k % stages], k // stages % 2)
                     T.wgmma_gemm(A_s[k % stages, :, :], B_s[k % stages, :, :], acc)
                     T.wait_wgmma(1)  # the product of the step before is done: its stage is free
-                    if k > 0:
-                        if T.shuffle_elect(128):
-                            T.barrier_arrive(empty[(k - 1) % stages])
+                    if k > 0 and T.shuffle_elect(128):
+                        T.barrier_arrive(empty[(k - 1) % stages])
                 T.wait_wgmma(0)
                 T.copy(acc, C[by * BM, bx * BN])
 
