@@ -144,6 +144,13 @@ struct bfloat16_t { unsigned short bits; };
 struct fp8_e4m3_t { unsigned char bits; };
 struct fp8_e5m2_t { unsigned char bits; };
 
+// A pointer that becomes one to whatever the author's function takes.
+struct foreign_pointer {
+  const void* p;
+  template <typename T>
+  operator T*() const { return static_cast<T*>(const_cast<void*>(p)); }
+};
+
 // The same bits read as another type of the same size.
 template <typename To, typename From>
 inline To bits_as(From from) {

@@ -12,3 +12,11 @@ struct fp8_e4m3_t { unsigned char bits; };
 
 //@ fp8_e5m2_t
 struct fp8_e5m2_t { unsigned char bits; };
+
+//@ foreign_pointer
+// A pointer that becomes one to whatever the author's function takes.
+struct foreign_pointer {
+  const void* p;
+  template <typename T>
+  __device__ __forceinline__ operator T*() const { return static_cast<T*>(const_cast<void*>(p)); }
+};

@@ -111,3 +111,44 @@ def f(A: T.Tensor((8,), "float32")):
 """
     assert refused(text).code == code
     assert compile_text(HEAD + text.replace(bad, "A[0] = 1.0")).cu
+
+
+SOURCE_KERNEL = '''
+SRC = """
+#include <stdint.h>
+struct word { uint16_t bits; };
+extern "C" __global__ void __launch_bounds__(64) doubled(const float* A, float* B, word* H, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) {
+    B[i] = A[i] * 2;
+    H[i].bits = static_cast<uint16_t>(0x3c00 + i);
+  }
+}
+__global__ void other(int* x) { *x = 1; }
+"""
+
+def make(source, entry):
+    N = T.dynamic("N")
+    @T.prim_func
+    def main(A: T.Tensor((N,), T.float32), B: T.Tensor((N,), T.float32), H: T.Tensor((N,), T.float16)):
+        T.CUDASourceCodeKernel(T.ceildiv(N, 64), threads=64, source_code_or_path=source, entry_name=entry)
+    return main
+'''
+
+
+@pytest.mark.parametrize("defines", [{}, {"N": 100}])
+def test_kernels_that_are_the_authors_own(defines):
+    a = np.random.default_rng().standard_normal(100).astype(np.float32)
+    values = {"A": a, "B": poison((100,), np.float32), "H": poison((100,), np.float16)} | ({} if defines else {"N": 100})
+    wanted = {"B": 2 * a, "H": (0x3C00 + np.arange(100)).astype(np.uint16).view(np.float16)}
+    text = SOURCE_KERNEL + 'k = make(SRC, "doubled")\n'
+    done = check(text, values, wanted, reference=False, defines=defines, kernels=("k",))
+    assert done.cu.count("__global__ void") == 2 and "extern \"C\" __global__ void __launch_bounds__(64)\nk(" in done.cu
+
+
+@pytest.mark.parametrize(
+    ("call", "said"), [("SRC, None", "which __global__"), ('SRC, "three"', "no `__global__ void three`"), ('SRC, "other"', "takes 1 arg"),
+                       ('"lost.cu", "doubled"', "cannot read"), ("3, None", "takes CUDA text")],
+)  # fmt: skip
+def test_kernels_of_the_author_that_are_not_there(call, said):
+    assert said in refused(SOURCE_KERNEL + f"k = make({call})\n", kernels=("k",)).message

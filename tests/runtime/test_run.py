@@ -121,3 +121,26 @@ def test_the_manifest_of_the_output_is_whole(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "k.json").read_text())
     assert parse((tmp_path / "k.cu").read_text()) == data
     jsonschema.validate(data, json.loads((Path(package.__file__).parent / "manifest.schema.json").read_text()))
+
+
+def test_the_authors_own_cuda_runs_without_a_reference(tmp_path: Path) -> None:
+    text = """import tilelang.language as T
+SRC = "__device__ float twice(float x) {{ return {body}; }}"
+
+@T.prim_func
+def k(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        T.import_source(SRC)
+        for i in T.Parallel(64):
+            O[i] = T.call_extern("float32", "twice", A[i])
+"""
+    a = np.random.default_rng().standard_normal(64).astype(np.float32)
+    np.save(tmp_path / "a.npy", a)
+    (tmp_path / "k.py").write_text(text.format(body="2.0f * x"))
+    done = tilec("run", "k.py", "--in", "A=a.npy", "--out", "O=o.npy", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no reference" in done.stdout and np.array_equal(np.load(tmp_path / "o.npy"), 2 * a)
+    (tmp_path / "k.py").write_text(text.format(body="__some_gpu_only_function(x)"))
+    done = tilec("run", "k.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the kernel holds CUDA of the author's own, which does not compile for the CPU")

@@ -130,6 +130,9 @@ class CWriter:
                 return self._call(cmath.EXCHANGES[name], *(self._text(a) for a in e.args))
             case Call(name, (Load() as at,)) if name in POINTER_CALLS:
                 return f"&{self.place(at)}", UNARY
+            case Call("foreign_pointer", (pointer,)):
+                self.need("foreign_pointer")
+                return f"foreign_pointer{{{self._text(pointer)[0]}}}", PRIMARY
             case Call("philox"):
                 return self._helper("philox", *(self._text(a) for a in e.args))
             case Call(foreign=True):

@@ -21,7 +21,7 @@ from tilec.frontend.names import assigned, is_region, is_var, snapshot
 from tilec.frontend.syntax import parameters, style, uses, yields
 from tilec.frontend.values import BoundMethod, Builtin, Fatal, Frame, Function, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
-from tilec.ir.expr import Buffer, Expr, Var, VarKind
+from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
 from tilec.language import arith
 from tilec.language.values import ConstSpec, DynamicSpec, EmptySpec, Marker, Primitive, Ref, Value
 
@@ -92,10 +92,13 @@ def _resolve(m: Machine, value: Value) -> Value:
 def _dynamic(m: Machine, name: str, dtype: DType, span: Span) -> Value:
     if name in m.request.defines:
         m.used.add(name)
-        return m.request.defines[name]
+        given = m.request.defines[name]
+        if isinstance(given, int):
+            m.sizes[name] = Const(given, dtype)
+        return given
     key = (name, dtype.name)
     if key not in m.dynamics:
-        m.dynamics[key] = Var(name, dtype, VarKind.EXTENT, span=span)
+        m.sizes[name] = m.dynamics[key] = Var(name, dtype, VarKind.EXTENT, span=span)
     return m.dynamics[key]
 
 

@@ -59,6 +59,11 @@ class Signature(Form):
     extents: dict[str, Var] = field(default_factory=dict)
     eager: bool = False
 
+    def parameters(self) -> tuple[Param, ...]:
+        """The parameters declared so far, in their order."""
+        names = [n for n in self.order if n in self.params] if self.eager else list(self.params)
+        return (*(self.params[n] for n in names), *self.outputs)
+
     def size(self, m: Machine, name: str, span: Span) -> Value:
         """One name of T.const: the -D or --arg value, else a run-time extent."""
         if name in m.request.defines:

@@ -14,7 +14,9 @@ from tilec.analysis.teams import by_hand, separate
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.expressions import spread
+from tilec.frontend.finish import extents
 from tilec.frontend.machine import Flow, Machine, is_device
+from tilec.frontend.request import roots
 from tilec.frontend.names import assigned, target_names
 from tilec.frontend.values import Frame, Stale
 from tilec.ir.dtypes import INT32
@@ -28,8 +30,9 @@ from tilec.language.clusters import meet_around_peers
 from tilec.language.layouts import apply_orders
 from tilec.language.hopper import without_controls
 from tilec.language.reducers import settle
+from tilec.language.source_kernel import call_source, is_text
 from tilec.language.threads import settle_groups
-from tilec.language.values import KernelSpec, Value, WithSpec
+from tilec.language.values import KernelSpec, SourceSpec, Value, WithSpec
 
 DEFAULT_THREADS = (128, 1, 1)
 
@@ -82,6 +85,40 @@ def _launch(
     for name in (*names, *given):
         if is_device(frame.names.get(name)):
             frame.names[name] = Stale(name, "it belongs to a launch that is over", span)
+
+
+def launch_source(m: Machine, spec: SourceSpec, span: Span) -> None:
+    """Records the launch of a kernel of the author's own. Raises TL0103 for a file that cannot be read."""
+    if not m.recording or m.form is None:
+        raise m.fail("TL0205", "T.CUDASourceCodeKernel outside of a kernel function", span)
+    text, form = spec.source, m.form
+    if not is_text(text):
+        text = _file(m, text, span)
+    grid = tuple(arith.as_expr(m.b, e) if not isinstance(e, int) else Const(e, INT32) for e in spec.launch.grid)
+    blocks = tuple(Var(f"b{'xyz'[k]}", INT32, VarKind.BLOCK, k, span) for k in range(len(grid)))
+    threads = tuple(Var(f"t{'xyz'[k]}", INT32, VarKind.THREAD, k, span) for k in range(3))
+    params = form.parameters()
+
+    def body() -> Flow:
+        known = extents(params, ())
+        sizes = tuple(e for e in m.sizes.values() if isinstance(e, Const) or e in known)
+        call_source(m.b, text, spec.entry, params, known if len(known) == len(sizes) else sizes)
+        return None
+
+    record_launch(m, blocks, grid, threads, spec.launch.threads, body, span, spec.launch.cluster)
+
+
+def _file(m: Machine, name: str, span: Span) -> str:
+    """The text of a file beside the kernel's or under -I."""
+    for root in roots(m.request):
+        path = root / name
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        m.files.append(str(path))
+        return text
+    raise m.fail("TL0103", f"cannot read the CUDA file {hostops.short(name)}", span, help="it is looked for beside this file and under -I")
 
 
 def record_launch(

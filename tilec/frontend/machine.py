@@ -21,7 +21,7 @@ from tilec.frontend.hostops import HostError
 from tilec.frontend.request import Request
 from tilec.frontend.values import Fatal, Frame, KernelValue, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Expr, Var
-from tilec.ir.kernel import Launch
+from tilec.ir.kernel import Launch, Param
 from tilec.language.builder import Builder
 from tilec.language.values import EmptySpec, Ref, Value
 
@@ -74,6 +74,10 @@ class Form(ABC):
     def declare(self, m: Machine, name: str, annotation: cst.BaseExpression, frame: Frame) -> None:
         """Meets `name: annotation` in the body."""
 
+    def parameters(self) -> tuple[Param, ...]:
+        """The parameters declared so far, in their order."""
+        return ()
+
 
 @dataclass(slots=True)
 class Machine(ABC):
@@ -90,6 +94,7 @@ class Machine(ABC):
     created: list[KernelValue] = field(default_factory=list)  # kernels that the running factory has defined
     errors: list[Diagnostic] = field(default_factory=list)
     dynamics: dict[tuple[str, str], Var] = field(default_factory=dict)
+    sizes: dict[str, Expr] = field(default_factory=dict)  # names of T.dynamic in their order: variables, or literals that -D gives
     fresh: set[Buffer] = field(default_factory=set)  # alloc_var results that no name holds yet
     owners: dict[int, tuple[Value, int]] = field(default_factory=dict)  # containers made at a run-time depth above 0
     recording: bool = False  # inside a kernel function, where an error is an error

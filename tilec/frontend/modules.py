@@ -17,6 +17,7 @@ from tilec.diagnostics import Span
 from tilec.frontend.library import LIBRARY
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
+from tilec.frontend.request import roots
 from tilec.frontend.source import Source, load
 from tilec.frontend.statements import mutated, run_statement
 from tilec.frontend.syntax import walk
@@ -128,9 +129,9 @@ def import_module(m: Machine, name: str, frame: Frame, level: int, span: Span) -
     if known is not None:
         return known
     base = _module_of(frame)
-    roots = _roots(m) if not level else [_parent(base, level)]
+    folders = roots(m.request) if not level else [_parent(base, level)]
     parts = name.split(".") if name else []
-    for root in roots:
+    for root in folders:
         found = _find(m, root, parts)
         if found is not None:
             return found
@@ -145,11 +146,6 @@ def _module_of(frame: Frame) -> Module | None:
     while scope is not None and scope.module is None:
         scope = scope.parent
     return scope.module if scope is not None else None
-
-
-def _roots(m: Machine) -> list[Path]:
-    own = Path() if m.request.path == "-" else Path(m.request.path).parent
-    return [own, *map(Path, m.request.include)]
 
 
 def _parent(base: Module | None, level: int) -> Path:

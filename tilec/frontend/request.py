@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from tilec.record import record
@@ -37,3 +38,9 @@ class Request:
     args: Mapping[str, ArgSpec] = field(default_factory=dict)
     kernels: tuple[str, ...] = ()
     sm_count: int = 132
+
+
+def roots(request: Request) -> list[Path]:
+    """The folders in which files are looked for: that of the kernel's file, then those of -I."""
+    own = Path() if request.path == "-" else Path(request.path).parent
+    return [own, *map(Path, request.include)]

@@ -14,7 +14,7 @@ from tilec.diagnostics import CompileError, Span
 from tilec.frontend import hostops, loops
 from tilec.frontend.branches import run_if
 from tilec.frontend.expressions import AUGMENTED, binary, closure, host_item, items_of, spread, truth
-from tilec.frontend.launches import run_with
+from tilec.frontend.launches import launch_source, run_with
 from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
 from tilec.frontend.names import assigned, bind, import_name, is_var, lookup, snapshot
 from tilec.frontend.syntax import walk
@@ -22,7 +22,7 @@ from tilec.frontend.values import ClassValue, Fatal, Frame, Module, Poison, Repo
 from tilec.ir.expr import Buffer, Call, Const, Expr
 from tilec.ir.tile import Break, Continue, Evaluate, Store
 from tilec.language import regions
-from tilec.language.values import Ref, Slice, Value
+from tilec.language.values import Ref, Slice, SourceSpec, Value
 
 
 def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
@@ -96,6 +96,8 @@ def _statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
                 result = m.eval(value, frame)
                 if isinstance(result, Call) and result.foreign and m.b.launch is not None:
                     m.b.emit(Evaluate(result, frame.source.span(node)))
+                if isinstance(result, SourceSpec):
+                    launch_source(m, result, frame.source.span(node))
         case cst.Assign():
             _assign(m, node, frame)
         case cst.AugAssign():

@@ -211,5 +211,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(get_thread_extent)
     + works(thread_binding)
     + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name, host=True))
-    + refused("write T.Kernel", "CUDASourceCodeKernel", "launch_thread")
+    + refused("write T.Kernel", "launch_thread")
 )

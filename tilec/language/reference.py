@@ -68,8 +68,8 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - `T.annotate_layout` of a tensor in global memory orders its elements in memory, for every kernel that uses the tensor.
 - A `T.ptr` parameter is a tensor parameter of the shape that `T.make_tensor` gives it. Tensors behind addresses that are read from
   memory are only assumed to be aligned to their element.
-- The author's CUDA (`T.import_source`, `prelude=`) stands in front of the kernels, behind tilec's own helpers. `tilec run` cannot
-  compare such kernels with their meaning, which only the compiled code knows, and says so.
+- The author's CUDA (`T.import_source`, `prelude=`) stands in front of the kernels, behind tilec's own helpers. `tilec run` executes
+  it where it compiles for the CPU, and compares nothing: what it means only the compiled code knows.
 
 ## GEMM types
 

@@ -87,6 +87,16 @@ class KernelSpec:
 
 
 @record
+class SourceSpec:
+    """`T.CUDASourceCodeKernel(...)`: a launch of a kernel of the author's own; `source` is its text or the name of a file that
+    holds it, `entry` names it among several."""
+
+    launch: KernelSpec
+    source: str
+    entry: str
+
+
+@record
 class WithSpec:
     """Any other context manager of the language: `enter` is called with the builder and a function that records the body."""
 
@@ -145,6 +155,6 @@ Value = Any
 """Any of the values above; Python's type system gains nothing from spelling the union."""
 
 __all__ = [
-    "ConstSpec", "DynamicSpec", "EmptySpec", "KernelSpec", "LoopSpec", "Marker", "Namespace", "Primitive", "Ref", "Slice",
+    "ConstSpec", "DynamicSpec", "EmptySpec", "KernelSpec", "LoopSpec", "Marker", "Namespace", "Primitive", "Ref", "Slice", "SourceSpec",
     "TensorSpec", "Value", "Var", "WithSpec", "Expr",
 ]  # fmt: skip

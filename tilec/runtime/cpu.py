@@ -27,16 +27,22 @@ def run(compiled: Compiled, request: RunRequest) -> Report:
     """Runs the one kernel of `compiled`. Raises RunError when the run fails or is refused, MissingError without a compiler."""
     plan, chosen = compiled.plans[0], modes(request)
     bound = bind(plan.kernel, request)
-    program = _build(compiled.cu)
-    want = report.reference(plan.kernel, bound) if request.check else None
+    own = report.own_cuda(plan.kernel)
+    program = _build(compiled.cu, own or next(iter(plan.kernel.sources), ""))
+    want = report.reference(plan.kernel, bound) if request.check and not own else None
     lines = [report.title(plan.kernel, "the CPU", bound, request.seed)]
+    if own and request.check:
+        lines.append(report.not_compared(own) + (", only one run with the other" if len(chosen) > 1 else ""))
     faults: list[str] = []
     first: Bound | None = None
     for mode in chosen:
         result = bound.copy()
         _succeed(program.run(f"{plan.symbol}_launch", {**result.arrays, **result.scalars, **result.extents}, mode, request.timeout_s),
                  plan.symbol, compiled.cu, bound)  # fmt: skip
-        if want is not None:
+        if own and request.check and first is not None:
+            told, wrong = report.comparison(plan, bound, result.arrays, first.arrays, "", "that of the other run")
+            lines, faults = lines + told, faults + wrong
+        elif want is not None:
             told, wrong = report.comparison(plan, bound, result.arrays, want, f" ({mode.asynchrony}, {mode.shared})" if first else "")
             lines += told if first is None or wrong else []
             faults += wrong
@@ -63,7 +69,8 @@ def modes(request: RunRequest) -> list[Mode]:
     return [Mode(asynchrony, shared, request.seed)]  # type: ignore[arg-type]
 
 
-def _build(cu: str) -> Program:
+def _build(cu: str, own: str) -> Program:
+    """The program of a generated file; `own` tells that there is CUDA of the author's in it, which may be at fault."""
     from tilec.driver import InternalFault
     from tilec.emulator import BuildError, ToolMissing, build
 
@@ -72,6 +79,10 @@ def _build(cu: str) -> Program:
     except ToolMissing as fault:
         raise MissingError(str(fault)) from None
     except BuildError as fault:
+        if own:
+            said = next((line.partition("error:")[2] for line in str(fault).splitlines() if "error:" in line), str(fault)).strip()
+            text = f"the kernel holds CUDA of the author's own, which does not compile for the CPU: {said}"
+            raise RunError(f"{text}; --device cuda runs it on a GPU") from None
         raise InternalFault("the build of the generated file for the CPU", "its C++ compiler", fault) from fault
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from tilec.record import record
 from tilec.ir.dtypes import DType
-from tilec.ir.expr import Buffer
+from tilec.ir.expr import Buffer, Call
 from tilec.ir.kernel import Kernel
+from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.reference.compare import compare, kernel_tolerance
 from tilec.reference.errors import MeaningError
 from tilec.runtime.bind import Array, Bound, storable
@@ -58,6 +59,22 @@ def title(kernel: Kernel, device: str, bound: Bound, seed: int) -> str:
     return f"{kernel.symbol} on {device}, seed {seed}{': ' if sizes else ''}{sizes}"
 
 
+def own_cuda(kernel: Kernel) -> str:
+    """A function of the author's CUDA that the kernel calls, whose meaning only the compiled code knows; "" for none."""
+    for launch in kernel.launches:
+        for s in walk_stmt(launch.body):
+            for root in stmt_exprs(s):
+                for e in walk_expr(root):
+                    if isinstance(e, Call) and e.foreign:
+                        return e.name
+    return ""
+
+
+def not_compared(name: str) -> str:
+    """The line that says why there is nothing to compare with."""
+    return f"  note: `{name}` is the author's own CUDA: there is no reference to compare with"
+
+
 def reference(kernel: Kernel, bound: Bound) -> dict[str, Array]:
     """What every tensor holds after the kernel, by the reference."""
     from tilec.reference import run
@@ -70,8 +87,10 @@ def reference(kernel: Kernel, bound: Bound) -> dict[str, Array]:
 Arrays = Mapping[str, Array]
 
 
-def comparison(plan: Plan, bound: Bound, got: Arrays, want: Arrays, label: str = "") -> tuple[list[str], list[str]]:
-    """One line for each tensor that the kernel writes, and one for each that does not agree."""
+def comparison(
+    plan: Plan, bound: Bound, got: Arrays, want: Arrays, label: str = "", other: str = "the reference"
+) -> tuple[list[str], list[str]]:
+    """One line for each tensor that the kernel writes, and one for each that does not agree with `other`."""
     known = {v: bound.integers[v.name] for v in plan.kernel.extents}
     lines, faults = [], []
     for p in plan.kernel.params:
@@ -80,7 +99,7 @@ def comparison(plan: Plan, bound: Bound, got: Arrays, want: Arrays, label: str =
         limit = kernel_tolerance(plan.kernel, p.dtype, known) if p in plan.written else 0.0
         found = compare(got[p.name], want[p.name], p.dtype, limit=limit)
         if found is not None:
-            faults.append(f"{p.name}{label} differs from the reference: {found}")
+            faults.append(f"{p.name}{label} differs from {other}: {found}")
         if p in plan.written:
             what = f"  {p.name}  {p.dtype}  {'x'.join(map(str, got[p.name].shape)) or 'scalar'}"
             lines.append(f"{what}  {_closeness(got[p.name], want[p.name], p.dtype, limit)}: {'differs' if found else 'agrees'}{label}")
