@@ -374,17 +374,22 @@ def run_command(**given: Any) -> int:
         defines=options.defines, args=options.args, inputs=pairs("--in", given["inputs"]), outputs=pairs("--out", given["outputs"]),
         seed=given["seed"], mode=given["mode"], timeout_s=given["timeout"], check=not given["no_check"],
     )  # fmt: skip
-    return report.finish(lambda: _launch(compiled, request, given["device"]), click.echo)
+    return report.finish(lambda: _launch(compiled, request, given["device"], session.quiet), click.echo)
 
 
-def _launch(compiled: Compiled, request: RunRequest, device: str) -> Any:
+def _launch(compiled: Compiled, request: RunRequest, device: str, quiet: bool) -> Any:
     if device == "cuda":
         from tilec.runtime import cuda
 
         return cuda.run(compiled, request)
     from tilec.runtime import cpu
+    from tilec.runtime.progress import Progress
 
-    return cpu.run(compiled, request)
+    progress = Progress(sys.stderr, quiet)
+    try:
+        return cpu.run(compiled, request, progress.tell)
+    finally:
+        progress.done()
 
 
 @main.command(short_help="Times it on a GPU beside a peer.")

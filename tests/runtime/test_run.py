@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.toolchain import needs_gxx
+from tilec import cli
 
 KERNEL = """import tilelang.language as T
 N = T.dynamic("N")
@@ -144,3 +146,18 @@ def k(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
     done = tilec("run", "k.py", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: the kernel holds CUDA of the author's own, which does not compile for the CPU")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_takes_long_is_told_on_a_terminal(quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    (tmp_path / "k.py").write_text(LENGTH)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert cli.run(["run", str(tmp_path / "k.py"), "-D", "L=64", *(["-q"] if quiet else [])]) == 0
+    steps = [line for line in terminal.getvalue().replace("\x1b[K", "").split("\r") if line]
+    assert steps == ([] if quiet else [*steps[:2], *(f"run {i} of 2: copies as {w} as they may be" for i, w in ((1, "late"), (2, "early")))])
+    assert len(steps) == (0 if quiet else 4) and terminal.getvalue().endswith("" if quiet else "\r\x1b[K")

@@ -6,7 +6,7 @@ the tiles at the plan's real offsets. What hides from one shows in the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilec.emit.hosteval import HostExprError, evaluate
@@ -21,21 +21,28 @@ if TYPE_CHECKING:
     from tilec.emulator import Mode, Outcome, Program
 
 ERRORS = {1: "cudaErrorInvalidValue", 9: "cudaErrorInvalidConfiguration", 716: "cudaErrorMisalignedAddress"}
+_WHEN = {"lazy": "as late as they may be", "eager": "as early as they may be", "random": "at random times"}
 
 
-def run(compiled: Compiled, request: RunRequest) -> Report:
-    """Runs the one kernel of `compiled`. Raises RunError when the run fails or is refused, MissingError without a compiler."""
+def run(compiled: Compiled, request: RunRequest, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Runs the one kernel of `compiled`; `tell` hears what is being done, for large sizes take long.
+
+    Raises RunError when the run fails or is refused, MissingError without a compiler.
+    """
     plan, chosen = compiled.plans[0], modes(request)
     bound = bind(plan.kernel, request)
     own = report.own_cuda(plan.kernel)
+    tell("building the program for the CPU")
     program = _build(compiled.cu, own or next(iter(plan.kernel.sources), ""))
+    tell("computing the reference")
     want = report.reference(plan.kernel, bound) if request.check and not own else None
     lines = [report.title(plan.kernel, "the CPU", bound, request.seed)]
     if own and request.check:
         lines.append(report.not_compared(own) + (", only one run with the other" if len(chosen) > 1 else ""))
     faults: list[str] = []
     first: Bound | None = None
-    for mode in chosen:
+    for number, mode in enumerate(chosen, 1):
+        tell(f"run {number} of {len(chosen)}: copies {_WHEN[mode.asynchrony]}")
         result = bound.copy()
         _succeed(program.run(f"{plan.symbol}_launch", {**result.arrays, **result.scalars, **result.extents}, mode, request.timeout_s),
                  plan.symbol, compiled.cu, bound)  # fmt: skip
