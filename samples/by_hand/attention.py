@@ -24,7 +24,7 @@ def attention(S=256, D=64, BM=128, BN=64, stages=2):
         factor = T.alloc_fragment((64,), "float32")
         part = T.alloc_fragment((64,), "float32")
         total = T.alloc_fragment((64,), "float32")
-        T.set_max_nreg(160, 1)
+        T.set_max_nreg(240, 1)
         T.clear(out)
         T.clear(total)
         T.fill(top, -T.infinity("float32"))
@@ -78,7 +78,7 @@ def attention(S=256, D=64, BM=128, BN=64, stages=2):
             elif tx < 256:
                 consumer(1, Q_s, K_s, V_s, held, k_full, k_empty, v_full, v_empty, O, bx, h)
             else:
-                T.set_max_nreg(32, 0)
+                T.set_max_nreg(24, 0)
                 for n in T.serial(S // BN):
                     s = n % stages
                     T.barrier_wait(k_empty[s], (n // stages + 1) % 2)

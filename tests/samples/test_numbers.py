@@ -18,7 +18,7 @@ from tests.samples.kit import pack
 from tests.toolchain import needs_gxx
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
-FOLDERS = ("elementwise", "products", "rows", "scans")
+FOLDERS = ("by_hand", "elementwise", "products", "rows", "scans")
 TOPICS = sorted(str(p.relative_to(SAMPLES).with_suffix("")) for folder in FOLDERS for p in (SAMPLES / folder).glob("*.py"))
 POISON = 99
 
