@@ -83,17 +83,18 @@ def parallel(p: Program, target: Tile | None = None) -> None:
     extents = ", ".join(str(n) for _, n in loops)
     p.line(f"for {', '.join(v for v, _ in loops)} in T.Parallel({extents}):")
     others = [t for t in p.writable() if t.shape == target.shape and t is not target and (t.ready or not partial)]
-    other = c.pick(others) if others and c.chance(25) else None
+    other = c.pick(others) if others and c.chance(35) else None
     p.level += 1
     context = p.context(*loops)
     context.hidden = {other.name} if other else set()
     body(p, target, index, context, whole=not partial)
-    if other:
+    turns = [(other, target), *([(target, other)] if c.chance(40) else []), *([(other, target)] if c.chance(20) else [])] if other else []
+    for n, (now, before) in enumerate(turns):  # each sees what the other has become in this iteration
         context = p.context(*loops)
-        context.hidden = {target.name}
-        if target.ready and target.noise == 0:
-            context.leaves = [target.element(*index)]
-        body(p, other, index, context, whole=not partial)
+        context.hidden = {before.name}
+        if before.ready and before.noise == 0:
+            context.leaves = [before.element(*index)]
+        body(p, now, index, context, whole=not partial and n == 0)
     p.level -= 1
 
 
