@@ -177,7 +177,9 @@ class Spelling:
         """A pointer to the element."""
         offset = self.offset(b, indices, facts)
         base = self.tile_pointer(b)
-        return base if offset == "0" else f"{base} + {offset}"
+        if offset == "0":
+            return base
+        return f"{base} + ({offset})" if " + " in offset else f"{base} + {offset}"  # one sum for the pointer, not one for each term
 
     def _staged(self, b: Buffer) -> bool:
         return storage(b) in self.stages
