@@ -30,8 +30,8 @@ ARCH = "sm_90"
 
 
 def _threads(n: int) -> int:
-    """The block that holds a row of n elements in registers."""
-    return 128 if n <= 1024 else 256 if n <= 4096 else 512 if n <= 16384 else 1024
+    """The block that holds a row of n elements."""
+    return 64 if n <= 1024 else 256 if n <= 4096 else 512
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -40,8 +40,11 @@ def jobs() -> list[dict[str, Any]]:
     for n in ROWS:
         m, t = ELEMENTS // n, _threads(n)
         for kind in ("softmax", "rms_norm", "layer_norm"):
-            out.append(job(f"{kind} {n}", f"rows/{kind}.py", M=m, N=n, threads=t, dtype="float16"))
-    out.append(job("transpose", "elementwise/transpose.py", M=8192, N=16384))
+            file = f"rows/{kind}.py" if n <= 16384 else f"rows/{kind}_long.py"  # which keeps a part of the row in shared memory
+            out.append(job(f"{kind} {n}", file, M=m, N=n, threads=t, dtype="float16"))
+        block = min(n, 2048)
+        out.append(job(f"residual {n}", "elementwise/residual.py", M=m, N=n, block=block, threads=block // 8))
+        out.append(job(f"transpose {n}", "elementwise/transpose.py", M=m, N=n))
     out.append(job("add", "vector_add.py", N=ELEMENTS))
     out.append(job("gemv 16384", "products/gemv.py", N=16384, K=16384))
     return out
@@ -81,6 +84,8 @@ def exact(kind: str, values: list[Any]) -> Any:
         centred = x - x.mean(axis=1, keepdims=True)
         gain, bias = (v.astype(np.float64) for v in values[1:])
         return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) * gain + bias
+    if kind == "residual":
+        return x + values[2].astype(np.float64) * values[1].astype(np.float64)
     if kind == "transpose":
         return x.T
     return x @ values[1].astype(np.float64) if kind == "gemv" else x + values[1].astype(np.float64)
@@ -95,6 +100,7 @@ def peers(kind: str) -> Callable[[list[Any]], Any]:
         "softmax": lambda v: torch.softmax(v[0], 1),
         "rms_norm": lambda v: f.rms_norm(v[0], (v[0].shape[1],), v[1], 1e-6),
         "layer_norm": lambda v: f.layer_norm(v[0], (v[0].shape[1],), v[1], v[2], 1e-5),
+        "residual": lambda v: torch.addcmul(v[0], v[1], v[2]),
         "transpose": lambda v: v[0].t().contiguous(),
         "add": lambda v: v[0] + v[1],
         "gemv": lambda v: v[0] @ v[1],
@@ -167,8 +173,8 @@ def measured(one: dict[str, Any], folder: Path, rounds: int) -> tuple[float, flo
 
 def wrong(kind: str, inputs: list[Any], output: Any) -> float:
     """The relative error of the first rows (of everything where rows depend on one another) against float64."""
-    rows = slice(0, 64) if kind in ("softmax", "rms_norm", "layer_norm") else slice(None)
-    want = exact(kind, [t[rows].cpu().numpy() if k == 0 else t.cpu().numpy() for k, t in enumerate(inputs)])
+    rows = slice(0, 64) if kind in ("softmax", "rms_norm", "layer_norm", "residual") else slice(None)
+    want = exact(kind, [t[rows].cpu().numpy() if t.dim() == 2 else t.cpu().numpy() for t in inputs])
     got = output[rows].cpu().numpy().astype(np.float64)
     return float(np.linalg.norm(got - want) / np.linalg.norm(want))
 

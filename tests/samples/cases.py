@@ -112,6 +112,15 @@ CASES: dict[str, Case] = {
         lambda r: {"X": normal(r, F16, 3, 1100) * 3}, lambda X: {"Y": _softmax(X)}, {"Y": (F16, (3, 1100))}, HALF,
         {"M": 3, "N": 1100, "chunk": 512, "threads": 64},
     ),
+    "rows/softmax_long": Case(
+        lambda r: {"X": normal(r, F16, 3, 2048) * 3}, lambda X: {"Y": _softmax(X)}, {"Y": (F16, (3, 2048))}, HALF,
+        {"M": 3, "N": 2048, "held": 512, "threads": 64},
+    ),
+    "rows/rms_norm_long": Case(
+        lambda r: {"A": normal(r, F16, 3, 2048), "weight": normal(r, F16, 2048)},
+        lambda A, weight: {"B": A / np.sqrt((A**2).mean(axis=1, keepdims=True) + 1e-6) * weight}, {"B": (F16, (3, 2048))}, 2 * HALF,
+        {"M": 3, "N": 2048, "held": 512, "threads": 64},
+    ),
     "rows/rms_norm_streamed": Case(
         lambda r: {"A": normal(r, F16, 3, 1100), "weight": normal(r, F16, 1100)},
         lambda A, weight: {"B": A / np.sqrt((A**2).mean(axis=1, keepdims=True) + 1e-6) * weight}, {"B": (F16, (3, 1100))}, 2 * HALF,
@@ -120,6 +129,10 @@ CASES: dict[str, Case] = {
     "rows/layer_norm": Case(
         lambda r: {"X": normal(r, F16, 3, 1024), "gain": normal(r, F16, 1024), "bias": normal(r, F16, 1024)}, _layer_norm,
         {"Y": (F16, (3, 1024))}, 2 * HALF, {"M": 3, "N": 1024},
+    ),
+    "rows/layer_norm_long": Case(
+        lambda r: {"X": normal(r, F16, 3, 2048) + 9, "gain": normal(r, F16, 2048), "bias": normal(r, F16, 2048)}, _layer_norm,
+        {"Y": (F16, (3, 2048))}, 2 * HALF, {"M": 3, "N": 2048, "held": 512, "threads": 64},
     ),
     "rows/rms_norm": Case(
         lambda r: {"A": normal(r, BF16, 3, 2048), "weight": normal(r, BF16, 2048)},
@@ -171,6 +184,10 @@ CASES: dict[str, Case] = {
     "elementwise/activations": Case(
         lambda r: {"gate": normal(r, F16, 2600), "up": normal(r, F16, 2600)}, _activations,
         {"gated": (F16, (2600,)), "smooth": (F16, (2600,))}, HALF,
+    ),
+    "elementwise/residual": Case(
+        lambda r: {"X": normal(r, F16, 5, 1100), "R": normal(r, F16, 5, 1100), "scale": normal(r, F16, 1100)},
+        lambda X, R, scale: {"Y": X + scale * R}, {"Y": (F16, (5, 1100))}, HALF, {"block": 512},
     ),
     "elementwise/rope": Case(_rope_inputs, _rope, {"Y": (F16, (2, 37, 3, 64))}, HALF),
     "elementwise/transpose": Case(lambda r: {"A": normal(r, F16, 100, 136)}, lambda A: {"B": A.T}, {"B": (F16, (136, 100))}, EXACT),
