@@ -4,6 +4,7 @@
 
 Four kernels: `delta` (row sums of dO * O), `gradients` (a block of keys stays, queries stream past; dQ is added up by atomics
 in float32), `narrow` (dQ to float16), and `query_gradients` (dQ without atomics: a block of queries stays, keys stream past).
+On Hopper `-D dim=128 -D block_n=128 -D threads=256` gives two warp groups 64 keys each.
 """
 
 import tilelang

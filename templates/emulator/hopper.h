@@ -88,7 +88,6 @@ __device__ __forceinline__ void tma_add_4d(const TensorMap* map, const void* src
 __device__ __forceinline__ void tma_add_5d(const TensorMap* map, const void* src, int x, int y, int z, int u, int v, TILEC_SITE) {
   tilec_tma_add(map, src, 5, x, y, z, u, v, tilec_line);
 }
-__device__ __forceinline__ int opaque(int x) { return x; }
 __device__ __forceinline__ void bulk_commit() { tilec_bulk_commit(); }
 template <int pending>
 __device__ __forceinline__ void bulk_wait_read() {
@@ -106,6 +105,8 @@ __device__ __forceinline__ void wgmma_fence() { tilec_wgmma_fence(); }
 __device__ __forceinline__ void wgmma_commit() { tilec_wgmma_commit(); }
 template <int n>
 __device__ __forceinline__ void wgmma_settle(float*) {}
+template <int n>
+__device__ __forceinline__ void wgmma_forget(float*) {}
 template <int n>
 __device__ __forceinline__ void wgmma_settle_words(unsigned*) {}
 template <int pending>

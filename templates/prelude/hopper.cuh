@@ -12,13 +12,6 @@ struct alignas(128) TensorMap {
 // The number of this thread's warp group, the same register for the whole warp.
 __device__ __forceinline__ int warp_group_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0); }
 
-//@ opaque
-// The same number, of which the compiler knows nothing: what follows from it is not worked out in front of a loop.
-__device__ __forceinline__ int opaque(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
-
 //@ registers_give
 // Hands registers back until each thread of the warp group has n.
 template <int n>
@@ -267,6 +260,14 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+//@ wgmma_forget
+// In front of a product that overwrites the accumulators d: what they hold is of no use, so nothing keeps registers for it.
+template <int n>
+__device__ __forceinline__ void wgmma_forget(float* d) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "=f"(d[i]));
 }
 
 //@ wgmma_settle

@@ -129,7 +129,9 @@ def _streaming(s: Streamed) -> list[tuple[str, str]]:
     c = s.schedule
     groups = "1 warp group of 64 rows" if c.consumers == 1 else f"{c.consumers} warp groups of 64 rows each"
     turns = ", taking turns at the tensor cores" if c.turns else ""
-    held = "in registers" if c.held_words else "in shared memory"
+    held = "in shared memory"
+    if s.first.held:
+        held = "in registers" if s.first.held == len(s.first.a) else f"in registers for its first {16 * s.first.held} columns"
     scaled = any(isinstance(x, WhenScaled) for x in walk_plan(s.late))
     order = f"longest first along {s.block_vars[c.row_axis].name}" if c.longest_first else f"{s.block_vars[c.row_axis].name} fastest"
     filled = f"{c.stages} versions of {s.a.tile.name} and {s.b.tile.name}"

@@ -11,7 +11,7 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
-from tilec.emit.hopper import BoxLoad, ProductCall, Write
+from tilec.emit.hopper import BoxLoad, Write
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
 from tilec.emit.unused import mentions
@@ -65,6 +65,7 @@ class _Numbers:
     scores: int
     out: int
     held_words: int
+    held_whole: bool
     turns: bool
     skips: bool
 
@@ -76,6 +77,17 @@ class _Loop:
     comment: str
     stop: str
     rows: str
+
+
+@record
+class HeldCall:
+    """One product whose left operand may lie in registers: the call's name, accumulator, operands, and whether it adds."""
+
+    name: str
+    d: str
+    a: str
+    b: str
+    accumulate: str
 
 
 @record
@@ -118,7 +130,7 @@ class StreamWriter:
         pieces = {
             "counts": self.counts(s, variant.facts),
             "producer_places": self.places(s, produced), "consumer_places": self.front(s, used, lets),
-            "first": self.product(s, words or held.tiles, a, True), "second": self.product(s, "", b, False),
+            "first": self.product(s, held.tiles, words, a, True), "second": self.product(s, "", "", b, False),
             "prologue": prologue, "first_rows": self.first_rows(s, edges, masked, plain, inner), "late": late, "epilogue": epilogue,
         }  # fmt: skip
         tiles = self.tile_lines("\n".join((*pieces.values(), held.pointer, a.pointer, b.pointer)))
@@ -144,7 +156,7 @@ class StreamWriter:
         return _Numbers(
             c.threads, 128 * c.consumers, c.consumers, c.give, c.take,
             spell.var(s.var), spell.expr(s.start, facts), spell.expr(s.stop, facts), s.some,
-            s.first.n // 2, s.second.n // 2, c.held_words, c.turns, s.dead is not None,
+            s.first.n // 2, s.second.n // 2, c.held_words, s.first.held == len(s.first.a), c.turns, s.dead is not None,
         )  # fmt: skip
 
     def loops(self, s: Streamed, masked: str, plain: str, facts: Facts) -> tuple[list[str], list[_Loop]]:
@@ -254,22 +266,22 @@ class StreamWriter:
         descriptor = f"{o.leading}, {o.stride}, {o.mode}"
         return _Ring(**names, at=at, stages=stages, bytes=o.bytes, loads=loads, pointer=pointer, descriptor=descriptor)
 
-    def product(self, s: Streamed, held: str, ring: _Ring, first: bool) -> str:
-        """The instructions of a product of one step, closed as a group; `held` is the first one's left operand."""
+    def product(self, s: Streamed, held: str, words: str, ring: _Ring, first: bool) -> str:
+        """The instructions of a product of one step, closed as a group; `held` and `words` are where the first one's left operand is."""
         spell = self.spell
         p, operand = (s.first, s.a) if first else (s.second, s.b)
-        spell.need(p.instruction)
         d = spell.buffer(s.scores if first else s.out)
-        words = s.schedule.held_words > 0 or not first
-        name = f"{p.instruction}<{int(p.trans_b)}>" if words else f"{p.instruction}<0, {int(p.trans_b)}>"
         b = spell.names.fresh("b")
-        left = held if first else f"reinterpret_cast<const unsigned*>({spell.buffer(s.probs)})"
+        words = words if first else f"reinterpret_cast<const unsigned*>({spell.buffer(s.probs)})"
         calls = []
         for n, (x, y) in enumerate(zip(p.a, p.b, strict=True)):
-            at = x if words else x >> 4
+            name = f"{p.instruction}_held" if n < p.held else p.instruction
+            spell.need(name)
+            call = f"{name}<{int(p.trans_b)}>" if n < p.held else f"{name}<0, {int(p.trans_b)}>"
+            left, at = (words, x) if n < p.held else (held, x >> 4)
             adds = "false" if first and n == 0 else "true"
-            calls.append(ProductCall(d, f"{left} + {at}" if at else left, f"{b} + {y >> 4}" if y else b, adds))
-        body = render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
+            calls.append(HeldCall(call, d, f"{left} + {at}" if at else left, f"{b} + {y >> 4}" if y else b, adds))
+        body = render("gemm/wgmma_rows.cu.jinja", products=calls)
         lead = self.comment(s.spans[4 if first else 5])
         start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
         return "\n".join(("{", lead, start, "wgmma_fence();", body, "wgmma_commit();", "}"))

@@ -29,10 +29,13 @@ from tilec.plan.plan import (
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
-    "warp_group tiles rows others tile section section_top section_width in_section end other full empty stage phase number held_full "
-    "held_empty held_phase a b j r s row col mine staged place".split()
+    "warp_group tiles rows others tile section section_top section_width in_section end other full empty stage phase held_full "
+    "held_empty held_phase before a b j r s row col mine staged place".split()
 )  # fmt: skip
 """C names that the text declares for itself, besides those made from names of tiles."""
+
+RELEASE = "warp_sync();\nif (thread % 32 == 0) mbarrier_arrive(empty + before);"
+"""Hands back the tiles of the step before."""
 
 MEETING = 4
 """The named barrier at which all consumers meet."""
@@ -135,7 +138,7 @@ class ChainWriter:
         return render(
             "pipeline/chained.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
             stores=stores, held=bool(s.held), held_bytes=sum(o.bytes for o in s.held), stream_bytes=sum(o.bytes for o in s.streams),
-            descriptors=descriptors, loop_comment=self.comment(s.spans[0]),
+            descriptors=descriptors, loop_comment=self.comment(s.spans[0]), carried=self.settled(s, s.carried),
             next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if c.uneven else "tile + gridDim.x", **pieces,
         )  # fmt: skip
 
@@ -153,16 +156,20 @@ class ChainWriter:
         match x:
             case Multiply(number, span):
                 return self.product(s, s.products[number], span)
-            case Settle(pending, accumulators):
-                counts = {p.c: p.registers for p in s.products}
-                settled = (f"wgmma_settle<{counts[b]}>({self.spell.buffer(b)});" for b in accumulators)
-                return "\n".join((f"wgmma_wait<{pending}>();", *settled))
+            case Settle(pending, accumulators, releases):
+                over = (f"if ({self.spell.var(s.var)} > {self.spell.expr(s.start, facts)}) {{", RELEASE, "}") if releases else ()
+                return "\n".join((f"wgmma_wait<{pending}>();", *self.settled(s, accumulators), *over))
             case Publish():
                 return self.publish(s, x)
             case PSeq():
                 return self.write(x, facts)
             case _:
                 assert_never(x)
+
+    def settled(self, s: Chained, accumulators: Sequence[Buffer]) -> list[str]:
+        """No use of accumulators moves in front of the wait for their products."""
+        counts = {p.c: p.registers for p in s.products}
+        return [f"wgmma_settle<{counts[b]}>({self.spell.buffer(b)});" for b in accumulators]
 
     def descriptor(self, s: Chained, read: TileRead) -> str:
         """The descriptor of a tile's first version for this consumer, declared in front of everything."""
@@ -203,7 +210,12 @@ class ChainWriter:
             for n, (x, y) in enumerate(zip(steps, p.b.slices, strict=True))
         ]
         name = f"{p.instruction}<{flags}>"
-        return render("gemm/chained.cu.jinja", comment=self.comment(span), operands=lines, instruction=name, products=calls)
+        if p.fresh:
+            spell.need("wgmma_forget")
+        return render(
+            "gemm/chained.cu.jinja", comment=self.comment(span), operands=lines, instruction=name, products=calls, c=c,
+            fresh=p.registers if p.fresh else 0,
+        )  # fmt: skip
 
     def publish(self, s: Chained, x: Publish) -> str:
         """A fragment into the version in use of a shared tile, behind which all consumers meet."""
@@ -324,6 +336,6 @@ def _factor(text: str) -> str:
 _ENTRIES = (
     "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
     "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
-    "wgmma_settle", "warp_sync", "opaque",
+    "wgmma_settle", "warp_sync",
 )  # fmt: skip
 """Prelude entries that every such kernel uses."""

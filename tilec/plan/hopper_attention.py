@@ -57,8 +57,8 @@ class Rules:
     `registers`: (producer, consumer) by the number of consumers; `spare`: those a consumer needs besides its tiles. `stages`:
     versions of the streamed tiles, `most_stages` when the author asks for more. `cache`: bytes of streamed tensors that blocks
     in work at the same time should share. `chains`: independent chains of a reduction inside a thread. `held_in_registers`:
-    where they suffice. `turns`: with how many consumers these take turns at the tensor cores. `lag`: with how many the maximum of an
-    online softmax lags behind (see `hopper_softmax`).
+    where they suffice; for the first `held_part` words where these do. `turns`: with how many consumers these take turns at the
+    tensor cores. `lag`: with how many the maximum of an online softmax lags behind (see `hopper_softmax`).
     """
 
     registers: Mapping[int, tuple[int, int]]
@@ -68,6 +68,7 @@ class Rules:
     cache: int = 24 << 20
     chains: int = 2
     held_in_registers: bool = True
+    held_part: int = 16
     turns: tuple[int, ...] = (3,)
     lag: tuple[int, ...] = (3,)
 
@@ -295,23 +296,23 @@ class _Builder:
         )  # fmt: skip
 
     def _held_words(self) -> int:
-        """The registers of a thread that the held tile would take, if it has them to spare."""
+        """The registers of a thread that the held tile, or its first columns, may take, as there are some to spare."""
         keys, columns = static_shape(self.found.scores)[1], static_shape(self.found.out)[1]
-        words = self.held.shape[1] // 4
-        need = keys // 2 + keys // 4 + columns // 2 + words + RULES.spare - 8
-        fits = need <= RULES.registers[self.consumers][1] and self.held.k_major and self.held.span == 128
-        return words if fits and RULES.held_in_registers else 0
+        if not (RULES.held_in_registers and self.held.k_major and self.held.span == 128):
+            return 0
+        spare = RULES.registers[self.consumers][1] - (keys // 2 + keys // 4 + columns // 2 + RULES.spare - 8)
+        return next((n for n in (self.held.shape[1] // 4, RULES.held_part) if n <= spare), 0)
 
     def _body(self, schedule: StreamSchedule, setup: PSeq, done: Sequence[PSeq]) -> Streamed:
         found, r = self.found, self.r
         keys, columns = static_shape(found.scores)[1], static_shape(found.out)[1]
         depth = self.a.shape[1] if self.a.k_major else self.a.shape[0]
-        held = tuple(4 * s for s in range(depth // 16)) if schedule.held_words else _along(self.held, depth // 16)
-        name = f"wgmma_m64n{keys}k16_{found.kind}{'_held' if schedule.held_words else ''}"
-        first = RowProduct(name, keys, held, _along(self.a, depth // 16), not self.a.k_major)
+        held = schedule.held_words // 4  # slices in registers
+        at = (*(4 * s for s in range(held)), *_along(self.held, depth // 16)[held:])
+        first = RowProduct(f"wgmma_m64n{keys}k16_{found.kind}", keys, at, _along(self.a, depth // 16), not self.a.k_major, held)
         second = RowProduct(
-            f"wgmma_m64n{columns}k16_{found.kind}_held", columns, tuple(4 * s for s in range(keys // 16)), _along(self.b, keys // 16),
-            not self.b.k_major,
+            f"wgmma_m64n{columns}k16_{found.kind}", columns, tuple(4 * s for s in range(keys // 16)), _along(self.b, keys // 16),
+            not self.b.k_major, keys // 16,
         )  # fmt: skip
         loop = found.loop
         start, stop = substitute(loop.start, found.resolved), substitute(loop.stop, found.resolved)

@@ -84,10 +84,12 @@ def plan_chain(r: Request) -> Variant | str:
     products = _products(found, rows // 64, {o.tile: o for o in loads})
     if isinstance(products, str):
         return products
-    need = _registers(found, products) + RULES.spare
-    if need > RULES.registers[rows // 64][1]:
+    cap = RULES.registers[rows // 64][1] - RULES.spare
+    step = next((x for on in (True, False) if _registers(found, products, (x := step_of(found, on)).carried) <= cap), None)
+    if step is None:
+        need = _registers(found, products, ()) + RULES.spare
         return f"its tiles take about {need} registers a thread, more than {rows // 64} warp groups have"
-    return _Builder(r, found, facts, rows // 64, loads, products).variant()
+    return _Builder(r, found, facts, rows // 64, loads, products, step).variant()
 
 
 def _facts(r: Request, found: Chain) -> Facts:
@@ -185,21 +187,17 @@ Part: TypeAlias = tuple[Stmt, ...] | int | Settle | Copy
 """A part of a step: row statements, the number of a product to queue, a wait, a copy into an exchanged tile."""
 
 
-def schedule_of(work: Sequence[Stmt], exchanged: Iterable[Buffer]) -> list[Part]:
-    """A step as rows of statements, numbers of products to queue, waits, and copies into exchanged tiles.
+def schedule_of(work: Sequence[Stmt], exchanged: Iterable[Buffer], carried: Sequence[Gemm] = ()) -> tuple[list[Part], list[Gemm]]:
+    """A step as rows of statements, numbers of products to queue, waits, and copies into exchanged tiles; and what it leaves queued.
 
     Products end in the order in which they were queued. A statement waits for those whose accumulator it uses, and for those that
-    read a fragment it changes; what is left is waited for at the end of the step.
+    read a fragment it changes. Behind the last statement some are left: those that `carried` has from the step before are over by
+    then.
     """
     tiles = set(exchanged)
     out: list[Part] = []
-    flying: list[Gemm] = []
+    flying = list(carried)
     number = 0
-
-    def wait(upto: int) -> None:
-        done, flying[:] = flying[:upto], flying[upto:]
-        out.append(Settle(len(flying), tuple(g.c.buffer for g in done)))
-
     for s in work:
         if isinstance(s, Gemm):
             out.append(number)
@@ -209,20 +207,38 @@ def schedule_of(work: Sequence[Stmt], exchanged: Iterable[Buffer]) -> list[Part]
         reads, writes = touched([s])
         last = max((n for n, g in enumerate(flying) if g.c.buffer in reads | writes or g.a.buffer in writes - tiles), default=-1)
         if last >= 0:
-            wait(last + 1)
+            done, flying = flying[: last + 1], flying[last + 1 :]
+            out.append(Settle(len(flying), tuple(g.c.buffer for g in done if g not in carried), any(g in carried for g in done)))
         if isinstance(s, Copy) and s.dst.buffer in tiles:
             out.append(s)
         elif out and isinstance(out[-1], tuple):
             out[-1] = (*out[-1], s)
         else:
             out.append((s,))
-    if flying:
-        wait(len(flying))
-    return out
+    return out, flying
 
 
-def _registers(found: Chain, products: Sequence[ChainProduct]) -> int:
-    """The most registers that fragments of a thread take at the same time.
+@record
+class Step:
+    """What the consumers do in a step, and the products that run on into the next one."""
+
+    parts: list[Part]
+    carried: Sequence[Gemm]
+
+
+def step_of(found: Chain, carries: bool) -> Step:
+    """A step of the loop. With `carries`, products at its end that are added up for good run on; else all are waited for."""
+    parts, left = schedule_of(found.work, found.exchanged)
+    rows = set().union(*touched([s for s in found.work if not isinstance(s, Gemm)]))
+    if carries and left and not any(g.c.buffer in rows for g in left):
+        again, same = schedule_of(found.work, found.exchanged, left)
+        if same == left and any(isinstance(p, Settle) and p.releases for p in again):
+            return Step(again, left)
+    return Step([*parts, *([Settle(0, tuple(g.c.buffer for g in left))] if left else [])], ())
+
+
+def _registers(found: Chain, products: Sequence[ChainProduct], carried: Sequence[Gemm]) -> int:
+    """The most registers that fragments of a thread take at the same time, if products run on as `carried` says.
 
     A fragment counts from its first writing to its last use; one that is used outside of the step, or read before it is
     written, always. Products use what they read until they are waited for.
@@ -231,7 +247,7 @@ def _registers(found: Chain, products: Sequence[ChainProduct]) -> int:
     for a in found.allocs:
         if a.buffer.scope is Scope.FRAGMENT and a.buffer not in words:
             words[a.buffer] = -(-prod(static_shape(a.buffer)) * a.buffer.dtype.bytes // (512 * _groups(found)))
-    spans = _lives(found)
+    spans = _lives(found, carried)
     always = sum(n for b, n in words.items() if b not in spans)
     steps = len(found.work)
     return always + max(sum(words[b] for b, (first, last) in spans.items() if first <= at < last) for at in range(steps))
@@ -241,9 +257,9 @@ def _groups(found: Chain) -> int:
     return max(static_shape(g.c.buffer)[0] for g in found.gemms) // 64
 
 
-def _lives(found: Chain) -> dict[Buffer, tuple[int, int]]:
-    """For each fragment of one step: the statements between which it holds something."""
-    outside = set().union(*touched([*found.prologue, *found.epilogue]))
+def _lives(found: Chain, carried: Sequence[Gemm]) -> dict[Buffer, tuple[int, int]]:
+    """For each fragment of one step: the statements between which it holds something. What `carried` products read lives on."""
+    outside = set().union(*touched([*found.prologue, *found.epilogue])) | {g.a.buffer for g in carried}
     out: dict[Buffer, tuple[int, int]] = {}
     used: dict[Buffer, list[int]] = {}
     for n, s in enumerate(found.work):
@@ -292,6 +308,7 @@ class _Builder:
     consumers: int
     loads: tuple[Operand, ...]
     products: tuple[ChainProduct, ...]
+    step: Step
     placements: dict[Buffer, Placement] = field(default_factory=dict)
 
     def variant(self) -> Variant | str:
@@ -303,7 +320,7 @@ class _Builder:
             fixed[p.c] = (atoms.warp_group_columns if p.by_columns else atoms.warp_group_accumulator)(m, n, self.consumers)
             if isinstance(p.a, Buffer):
                 fixed[p.a] = _by_rows(p.a, self.consumers)
-        steps = schedule_of(found.work, found.exchanged)
+        steps = self.step.parts
         for s in steps:
             if isinstance(s, Copy):
                 fixed[s.src.buffer] = _by_rows(s.src.buffer, self.consumers)
@@ -315,11 +332,9 @@ class _Builder:
         for b, layout in fixed.items():
             if not same_map(legal.layouts.get(b, layout), layout):
                 return f"{b.name} is used by other threads than those that multiply it"
-        return self._lowered(steps, parts, {**fixed, **legal.layouts})
+        return self._lowered(parts, {**fixed, **legal.layouts})
 
-    def _lowered(
-        self, steps: Sequence[Part], parts: Sequence[tuple[Stmt, ...]], layouts: dict[Buffer, FragmentLayout]
-    ) -> Variant | str:
+    def _lowered(self, parts: Sequence[tuple[Stmt, ...]], layouts: dict[Buffer, FragmentLayout]) -> Variant | str:
         """The parts as planned statements, with what they know."""
         found, threads = self.found, 128 * self.consumers
         bodies: list[Stmt] = []
@@ -348,12 +363,11 @@ class _Builder:
         done.append(lowering.sequence((bodies[-1],), facts, True))
         if lowering.scratch:
             return f"rows of {lowering.scratch[0].name.removesuffix('_parts')} are reduced across warps"
-        return self._assemble(lowering, layouts, setup, steps, done)
+        return self._assemble(lowering, layouts, setup, done)
 
     def _assemble(
-        self, lowering: RowLowering, layouts: Mapping[Buffer, FragmentLayout], setup: PSeq,
-        steps: Sequence[Part], done: Sequence[PSeq],
-    ) -> Variant | str:  # fmt: skip
+        self, lowering: RowLowering, layouts: Mapping[Buffer, FragmentLayout], setup: PSeq, done: Sequence[PSeq]
+    ) -> Variant | str:
         """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
         r, stages = self.r, RULES.stages
         end = self._place(lowering, stages)
@@ -361,7 +375,7 @@ class _Builder:
             return f"{stages} versions of its tiles do not fit the shared memory"
         schedule = self._schedule(stages, end, end + 16 + 16 * stages)
         self.placements |= {b: Registers(f) for b, f in layouts.items()}
-        body = self._body(schedule, setup, steps, done)
+        body = self._body(schedule, setup, done)
         maps = tuple(dict.fromkeys((*(o.map for o in self.loads), *(s.map for s in lowering.stores))))
         registers = r.target.registers_per_sm // schedule.threads // 8 * 8
         out = Variant(
@@ -416,14 +430,12 @@ class _Builder:
         uneven = 0 if longer == shorter else 1 if longer else -1
         return ChainSchedule(self.consumers, stages, *RULES.registers[self.consumers], axis, uneven, section, barriers, shared)
 
-    def _body(
-        self, schedule: ChainSchedule, setup: PSeq, steps: Sequence[Part], done: Sequence[PSeq]
-    ) -> Chained:
+    def _body(self, schedule: ChainSchedule, setup: PSeq, done: Sequence[PSeq]) -> Chained:
         found, launch = self.found, self.r.launch
         rows = iter(done[1:-1])
         out: list[ChainStep] = []
         spans = [g.span for g in found.gemms]
-        for s in steps:
+        for s in self.step.parts:
             match s:
                 case int():
                     out.append(Multiply(s, spans[s]))
@@ -433,14 +445,14 @@ class _Builder:
                     out.append(Publish(s.src.buffer, s.dst.buffer, 64 * self.consumers, s.span))
                 case _:
                     out.append(next(rows))
-        lives = _lives(found)
+        lives = _lives(found, self.step.carried)
         fragments = [a.buffer for a in found.allocs if a.buffer.scope is Scope.FRAGMENT]
         held = len(found.held)
         loop = found.loop
         return Chained(
             schedule, self.loads[:held], self.loads[held:], found.exchanged, self.products, launch.block_vars, launch.grid, loop.var,
             substitute(loop.start, found.resolved), substitute(loop.stop, found.resolved), tuple(b for b in fragments if b not in lives),
-            tuple(b for b in fragments if b in lives), setup, done[0], tuple(out), done[-1],
+            tuple(b for b in fragments if b in lives), setup, done[0], tuple(out), tuple(g.c.buffer for g in self.step.carried), done[-1],
             (loop.span, *(c.span for c in (*found.held, *found.streams))),
         )  # fmt: skip
 

@@ -38,6 +38,7 @@ class RowLowering(Lowering):
         self.stores: list[BulkStore | BulkAdd] = []
 
     def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
+        """A copy: to a tensor in bulk, between fragments by pairs, or as any other."""
         src, dst = s.src.buffer, s.dst.buffer
         if src.scope is Scope.FRAGMENT and src not in self.columns and src.rank == 2 and not touched_elsewhere(dst, self.whole):
             m, n = static_shape(src)
@@ -54,6 +55,7 @@ class RowLowering(Lowering):
         return super().copy(s, facts, ahead)
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
+        """A statement: an addition in bulk, or as any other."""
         found = self.bulk_add(s, facts) if isinstance(s, Parallel) else None
         if found is None:
             return super().statement(s, facts, uniform)

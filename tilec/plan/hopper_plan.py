@@ -150,8 +150,9 @@ class StreamSchedule:
     `give` and `take` are the registers of a producer's and of a consumer's thread, `stages` the versions of either streamed
     tile. `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone stream the same
     tiles; `longest_first` lets it run slowest and downwards inside sections of `section` others, whose streamed tiles fit the L2
-    cache together, where tiles of a high index take longer. `held_words`: words a thread in which the held tile waits in
-    registers (0: products read it from shared memory). `turns`: consumers take turns at issuing their products.
+    cache together, where tiles of a high index take longer. `held_words`: words a thread in which the held tile, or its
+    first columns, wait in registers (0: products read all of it from shared memory). `turns`: consumers take turns at issuing
+    their products.
     """
 
     consumers: int
@@ -175,10 +176,11 @@ class StreamSchedule:
 @record
 class RowProduct:
     """A product of a consumer's 64 rows: `instruction` is the prelude's name; `a` and `b` say how far into the operands each
-    instruction of it goes: bytes, or words where a is held in registers. `trans_b`: rows of b run along n."""
+    instruction of it goes: bytes, or words for the first `held`, which take a from registers. `trans_b`: rows of b run along n."""
 
     instruction: str
     n: int
     a: tuple[int, ...]
     b: tuple[int, ...]
     trans_b: bool
+    held: int

@@ -378,10 +378,14 @@ class Multiply:
 
 @record
 class Settle:
-    """Waits until all but the newest `pending` products are done; the `accumulators` of those may be used then."""
+    """Waits until all but the newest `pending` products are done; the `accumulators` of those may be used then.
+
+    `releases`: products of the step before end here, so the tiles of that step are handed back.
+    """
 
     pending: int
     accumulators: tuple[Buffer, ...]
+    releases: bool = False
 
 
 @record
@@ -401,8 +405,9 @@ ChainStep: TypeAlias = Multiply | Settle | Publish | PSeq
 class Chained:
     """A whole kernel for Hopper that chains products (see `hopper_chain`): held tiles, streamed ones, `steps` of the consumers.
 
-    `held` are brought once a tile, `streams` step by step. `fragments` are registers that live across steps, `passing` those of
-    one step. `setup` are scalars, `prologue` what the consumers do before a tile's first step, `epilogue` what after its last.
+    Products into the accumulators `carried` run on into the next step. `held` are brought once a tile, `streams` step by step.
+    `fragments` are registers that live across steps, `passing` those of one step. `setup` are scalars, `prologue` what the
+    consumers do before a tile's first step, `epilogue` what after its last.
     """
 
     schedule: ChainSchedule
@@ -420,6 +425,7 @@ class Chained:
     setup: PSeq
     prologue: PSeq
     steps: tuple[ChainStep, ...]
+    carried: tuple[Buffer, ...]
     epilogue: PSeq
     spans: tuple[Span, ...]  # the loop, copies of held tiles, copies of streamed ones
 
