@@ -168,3 +168,26 @@ def k(A: T.Tensor((32, 16), "float16"), B: T.Tensor((16, 32), "float16"), U: T.T
     c = np.maximum(a.astype(F32) @ b.astype(F32), 0)
     values = {"A": a, "B": b, "U": poison((32, 32), np.uint32), "S": poison((32, 4), F32)}
     check(text, values, {"U": c.view(np.uint32), "S": c.reshape(32, 4, 8).sum(-1)})
+
+
+def test_condition_read_again_after_continue() -> None:
+    text = """
+@T.prim_func
+def k(n: T.int32, O: T.Tensor((96,), "int32")):
+    with T.Kernel(1, threads=96):
+        s = T.alloc_shared((96,), "int32")
+        t = T.get_thread_binding()
+        s[t] = 0
+        while s[95] < 10:
+            v = s[(t + 1) % 96]
+            T.sync_threads()
+            s[t] = v + 1
+            if n > 3:
+                continue
+            s[t] = 11
+        O[t] = s[95 - t]
+"""
+    done = check(text, {"n": 5, "O": poison((96,), I32)}, {"O": np.full(96, 10)})
+    lines = [line.strip() for line in done.cu.splitlines() if line.strip() and not line.strip().startswith("//")]
+    at = lines.index("continue;")
+    assert lines[at - 1].startswith("__syncthreads()")

@@ -99,6 +99,7 @@ class _Walk:
     trusting: bool = False
     writers: Mapping[int, tuple[Writer, ...]] = field(default_factory=dict)
     team: int = 0  # how many threads the team has whose statements are walked; 0 for the block
+    again: list[Pending] = field(default_factory=list)  # what the conditions of the loops being walked read, innermost last
     left: list[Pending] = field(default_factory=list)  # what is pending where a step of the loop being walked is left early
 
     def effects(self, s: PStmt) -> Pending:
@@ -199,9 +200,13 @@ class _Walk:
                 touched = self.effects(s)
                 out = self.wait(pending.clashes(touched), uniform, s)
                 return [*out, s], Pending(touched.writes)  # its own barrier orders all that came before
-            case PScalar(Break() | Continue()):
+            case PScalar(Break() | Continue() as jump):
+                again = self.again[-1] if isinstance(jump, Continue) and self.again else Pending()
+                clash = pending.clashes(again)  # the condition of the loop is read next
+                out = self.wait(clash, uniform, s)
+                pending = (Pending() if clash else pending).join(again)
                 self.left.append(pending)
-                return [s], pending
+                return [*out, s], pending
             case _:
                 touched = self.effects(s)
                 clash = pending.clashes(touched if uniform else touched.alone())
@@ -257,7 +262,9 @@ class _Walk:
         """The body of a loop that is entered with `start` pending and reads `read` to decide on each step; what is pending at its end."""
         while True:
             mark = len(self.left)
+            self.again.append(read if isinstance(s, PWhile) else Pending())
             body, end = self.sequence(s.body, start, inside)
+            self.again.pop()
             if isinstance(s, PWhile):  # the condition is read again behind the body
                 if clash := end.clashes(read):
                     body, end = PSeq((*body.body, *self.wait(clash, inside, s))), Pending()

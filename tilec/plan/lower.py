@@ -6,7 +6,7 @@ The result still has no barriers (see `barriers`) and no addresses in shared mem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import assert_never
 
@@ -36,10 +36,11 @@ from tilec.plan.access import (
     shared_width,
 )  # fmt: skip
 from tilec.plan.alone import rereads
-from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses
+from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, same
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fetches import prefetches, spread_fetches
 from tilec.plan.fragments import domain, domain_layout, row_width
+from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import Split, flat, rename, split, split_branch, used_outside
@@ -207,9 +208,13 @@ class Lowering:
         stages = min(s.num_stages or 0, self.at.most_stages)
         if s.kind == "pipelined" and stages > 1 and uniform:
             outside = used_outside(self.at.launch_body, s)
-            parts = split(s, outside)
-            parts = parts if parts.producers else split_branch(s, outside) or parts
-            if parts.producers and (parts.cond is None or not self.varies(parts.cond)):
+
+            def accept(loop: Parallel) -> bool:
+                return replace(self, elements={}).async_copy(loop, inner) is not None
+
+            parts = split(s, outside, accept)
+            parts = parts if parts.producers or parts.gathers else split_branch(s, outside, accept) or parts
+            if (parts.producers or parts.gathers) and (parts.cond is None or not self.varies(parts.cond)):
                 return [self.pipeline(s, stages, parts, facts)]
         if not self.stores_once(s.body) and (found := self.vectorized(s, facts)) is not None:
             return [found]
@@ -259,6 +264,13 @@ class Lowering:
             asynchronous = asynchronous or isinstance(one, AsyncCopy)
             one = one if cond is None else PIf(cond, PSeq((one,)), PSeq(()), c.span)
             loading.append(Stepped(c.span, PSeq((one,))))
+        for g in parts.gathers:
+            moved = rename(g, s.var, ahead)
+            assert isinstance(moved, Parallel)
+            one = self.async_copy(moved, early) or self.tile_loop(moved, early)
+            asynchronous = asynchronous or isinstance(one, AsyncCopy)
+            one = one if cond is None else PIf(cond, PSeq((one,)), PSeq(()), g.span)
+            loading.append(Stepped(g.span, PSeq((one,))))
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
         self.loops += 1
         consumers = self.sequence(parts.consumers, inner, True)
@@ -286,8 +298,9 @@ class Lowering:
     def async_copy(self, loop: Parallel, facts: Facts) -> AsyncCopy | None:
         """Chunks of 16, 8 or 4 bytes by cp.async; None when the elements are not aligned for it."""
         store = loop.body
-        assert isinstance(store, Store) and isinstance(store.value, Load)
-        load, src = store.value, store.value.buffer
+        assert isinstance(store, Store)
+        load, cond = source(loop)
+        src = load.buffer
         inner = _indexed(loop, facts)
         last = loop.vars[-1]
         most = 16 // src.dtype.bytes
@@ -296,12 +309,15 @@ class Lowering:
             most //= 2
         width = global_width(src, load.indices, last, most, inner, self.at.alignment)
         width = min(width, shared_width(self.at.tiles(store.buffer), store.indices, last, width, inner))
+        while cond is not None and width > 1 and not same(cond, self.chunk(loop, width, inner)):
+            width //= 2
         if width * src.dtype.bytes < 4 or (src.safe_value is not None and bounds_checks(src, load.indices, inner)):
             return None
         how, digits, values, guard = self.spread(loop, width, facts)
         here = inner.with_range(last, divisor=width)
-        valid = conjunction(bounds_checks(src, load.indices, here))
-        self.note_loads(load.indices, here)
+        tests = () if cond is None else (cond,)
+        valid = conjunction([*tests, *bounds_checks(src, load.indices, here if cond is None else here.assume(cond))])
+        self.note_loads((*load.indices, *tests), here)
         self.elements[src, load.indices] = InMemory((), True)
         self.elements[store.buffer, store.indices] = InMemory((), True)
         return AsyncCopy(

@@ -7,21 +7,24 @@ loop does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
-from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Seq, Stmt, Store
+from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Parallel, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
+from tilec.plan.gathers import gather, source
 
 
 @record
 class Split:
     """A loop body cut in two: `producers` run ahead into the tiles `versioned`, `consumers` stay. `why` is for explain.
 
-    `cond` (over the loop variable) tells in which steps the producers copy at all; None for every step.
+    `cond` (over the loop variable) tells in which steps the producers copy at all; None for every step. `gathers` are loops
+    that copy as the producers do (see `plan.gathers`).
     """
 
     producers: tuple[Copy, ...]
@@ -29,6 +32,7 @@ class Split:
     versioned: tuple[Buffer, ...]
     why: str = ""
     cond: Expr | None = None
+    gathers: tuple[Parallel, ...] = ()
 
 
 def flat(body: Stmt) -> list[Stmt]:
@@ -72,8 +76,12 @@ def _resolved(copy: Copy, lets: dict[Var, Expr]) -> Copy:
     return out
 
 
-def split(loop: For, outside: set[Buffer]) -> Split:
-    """Cuts the body of a pipelined loop. `outside` are buffers used elsewhere in the launch."""
+Accept: TypeAlias = Callable[[Parallel], bool]
+"""Tells of a gathering loop whether it can be copied in chunks."""
+
+
+def split(loop: For, outside: set[Buffer], accept: Accept | None = None) -> Split:
+    """Cuts the body of a pipelined loop. `outside` are buffers used elsewhere in the launch; without `accept` only copies run ahead."""
     body = flat(loop.body)
     if any(isinstance(s, Break | Continue) for s in walk_stmt(loop.body)):
         return Split((), tuple(body), (), "the loop is left early")
@@ -83,9 +91,17 @@ def split(loop: For, outside: set[Buffer]) -> Split:
     bound = {s.var for top in body for s in walk_stmt(top) if isinstance(s, Let | For)}
     lets = {s.var: s.value for s in body if isinstance(s, Let)}
     producers: list[Copy] = []
+    gathers: list[Parallel] = []
     kept: list[Stmt] = []
     why = ""
     for n, s in enumerate(body):
+        if accept is not None and isinstance(s, Parallel):
+            found = _gathered(s, n, body, lets, bound, written, outside)
+            if found is not None and accept(found):
+                gathers.append(found)
+            else:
+                kept.append(s)
+            continue
         reason = _obstacle(s, n, body, written, outside) if isinstance(s, Copy) and _fills_shared(s) else "-"
         if not reason and isinstance(s, Copy):
             s = _resolved(s, lets)
@@ -96,10 +112,33 @@ def split(loop: For, outside: set[Buffer]) -> Split:
         else:
             assert isinstance(s, Copy)
             producers.append(s)
-    return Split(tuple(producers), tuple(kept), tuple(dict.fromkeys(storage(p.dst.buffer) for p in producers)), why)
+    tiles = [storage(p.dst.buffer) for p in producers] + [p.body.buffer for p in gathers if isinstance(p.body, Store)]
+    return Split(tuple(producers), tuple(kept), tuple(dict.fromkeys(tiles)), why, None, tuple(gathers))
 
 
-def split_branch(loop: For, outside: set[Buffer]) -> Split | None:
+def _gathered(
+    s: Parallel, at: int, body: Sequence[Stmt], lets: dict[Var, Expr], bound: set[Var], written: set[Buffer], outside: set[Buffer]
+) -> Parallel | None:
+    """A loop that fills a tile as a copy would and may run ahead; None for other loops."""
+    found = gather(s, lets)
+    if found is None:
+        return None
+    assert isinstance(found.body, Store)
+    load, cond = source(found)
+    if _in_the_way(storage(found.body.buffer), storage(load.buffer), at, body, written, outside):
+        return None
+    exprs = stmt_exprs(found.body)
+    if load.buffer.address is not None or _variables(exprs) & bound:
+        return None
+    loads = {storage(x.buffer) for e in exprs for x in walk_expr(e) if isinstance(x, Load)}
+    if any(b in written or b.scope not in (Scope.GLOBAL, Scope.SHARED) for b in loads):
+        return None
+    places = [x for e in load.indices for x in walk_expr(e) if isinstance(x, Load)]
+    guarded = cond is not None and any(x.buffer.scope is Scope.SHARED for x in places)  # the condition keeps such indices in range
+    return None if guarded else found
+
+
+def split_branch(loop: For, outside: set[Buffer], accept: Accept | None = None) -> Split | None:
     """Cuts a pipelined loop all of whose work stands in one branch, as block-sparse kernels write it; None for other loops.
 
     The branch must not have an else, and its condition must not depend on what the loop does.
@@ -113,8 +152,8 @@ def split_branch(loop: For, outside: set[Buffer]) -> Split | None:
     loads = {storage(x.buffer) for x in walk_expr(cond) if isinstance(x, Load)}
     if loads & written or any(b.scope in (Scope.SHARED, Scope.FRAGMENT) for b in loads):
         return None
-    inner = split(replace(loop, body=Seq((*lets, last.then), loop.span)), outside)
-    if not inner.producers:
+    inner = split(replace(loop, body=Seq((*lets, last.then), loop.span)), outside, accept)
+    if not (inner.producers or inner.gathers):
         return None
     branch = replace(last, then=Seq(inner.consumers[len(lets) :], last.span))
     return replace(inner, consumers=(*lets, branch), cond=cond)
@@ -127,15 +166,20 @@ def _fills_shared(s: Copy) -> bool:
 def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
     """Why a copy must stay where it is; empty when its tile allows it to run ahead."""
     tile = storage(s.dst.buffer)
+    if not whole(s.dst) and not any(isinstance(x, Alloc) and x.buffer is tile for x in body):
+        return f"only a part of {tile.name} is filled"
+    return _in_the_way(tile, storage(s.src.buffer), at, body, written, outside)
+
+
+def _in_the_way(tile: Buffer, read: Buffer, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
+    """Why statement `at`, which fills all of `tile` from `read`, must stay where it is; empty when it need not."""
     others = [x for n, x in enumerate(body) if n != at]
     if any(isinstance(x, Alloc) and x.buffer is tile for x in others):
         return f"{tile.name} is new in every step"
-    if not whole(s.dst):
-        return f"only a part of {tile.name} is filled"
     if tile in outside:
         return f"{tile.name} is used outside the loop"
-    if storage(s.src.buffer) in written:
-        return f"{s.src.buffer.name} is written in the loop"
+    if read in written:
+        return f"{read.name} is written in the loop"
     if tile in touched(others)[1]:
         return f"{tile.name} is written by another statement"
     if tile in touched(body[:at])[0]:
