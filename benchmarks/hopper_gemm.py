@@ -1,7 +1,8 @@
 """GEMMs on a Hopper GPU: right on odd shapes, and how fast beside cuBLAS in one run.
 
-    python benchmarks/hopper_gemm.py prepare FOLDER      compiles the kernels below with tilec (no GPU needed)
-    python3 benchmarks/hopper_gemm.py measure FOLDER     builds them with nvcc and measures; needs torch, nothing of tilec
+    python benchmarks/hopper_gemm.py prepare FOLDER      compiles the kernels below with tilec (no GPU needed); with
+                                                         --tilelang PYTHON also those of the speed table, by TileLang
+    python3 benchmarks/hopper_gemm.py measure FOLDER     builds them with nvcc, checks and measures; needs torch, nothing of tilec
 
 Inputs are N(0,1), buffers rotate past the L2 cache, contenders take turns in one process, launches come from CUDA graphs, so the
 host's time does not count. A ratio above 1 means faster than cuBLAS. `sustained` runs back to back at the power limit, `burst`
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import random
 import subprocess
 import sys
 import time
@@ -45,14 +47,15 @@ BIAS_RELU = """        for i, j in T.Parallel({bm}, {bn}):
 
 def kernel(bm: int, bn: int, bk: int = 64, nk: bool = False, **more: Any) -> dict[str, Any]:
     """A kernel to compile: tile, whether B is [N,K], and dtype, out, acc, k (a fixed K), relu, level (-O)."""
-    plain = {"bm": bm, "bn": bn, "bk": bk, "nk": nk, "dtype": "float16", "acc": "float32", "k": None, "relu": False, "level": 2, **more}
+    plain = {"bm": bm, "bn": bn, "bk": bk, "nk": nk, "dtype": "float16", "acc": "float32", "k": None, "relu": False, "level": 2}
+    plain |= {"archs": "", **more}
     return {"out": plain["dtype"], **plain}
 
 
 def name_of(k: dict[str, Any]) -> str:
     """The name of a kernel's files."""
     parts = [f"{k['bm']}x{k['bn']}x{k['bk']}", "nk" if k["nk"] else "kn", k["dtype"], k["acc"]]
-    flags = {f"K{k['k']}": k["k"], "relu": k["relu"], "O3": k["level"] == 3}
+    flags = {f"K{k['k']}": k["k"], "relu": k["relu"], "O3": k["level"] == 3, k["archs"]: k["archs"]}
     return "_".join([*parts, *(flag for flag, given in flags.items() if given)])
 
 
@@ -66,7 +69,7 @@ FOUR, EIGHT = (4096, 4096, 4096), (8192, 8192, 8192)
 SPEED: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
     (FOUR, BIG), (EIGHT, BIG), ((16384, 16384, 4096), BIG), ((8192, 8192, 512), [*BIG, *both(128, 256, k=512)]),
     ((2048, 2048, 2048), [*BIG, *SQUARE]), ((1024, 1024, 1024), QUARTER), ((128, 8192, 8192), SKINNY), ((1000, 1000, 1000), QUARTER),
-    ((4104, 4088, 4072), [*BIG, *both(256, 192)]),
+    ((4104, 4088, 4072), [*BIG, *both(256, 192)]), ((4095, 4097, 4093), [*SQUARE, *both(128, 256, level=3)]),
 ]  # fmt: skip
 RIGHT: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
     (shape, kernels)
@@ -81,9 +84,29 @@ RIGHT: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
         (both(128, 256, dtype="bfloat16"), [(300, 1000, 520), (129, 264, 72)]),
         (both(128, 128, acc="float16"), [(256, 256, 128), (300, 136, 200)]),
         (both(128, 256, relu=True), [(300, 1000, 520), (2000, 512, 1000)]),
+        # One file for sm_80 and sm_90a: as machine code for both, and as the older one's PTX, where the launcher has to see that.
+        (both(128, 128, archs="mixed"), [(512, 640, 520), (1000, 1000, 1000), (257, 257, 257)]),
+        (both(128, 128, archs="older"), [(512, 640, 520), (1000, 1000, 1000)]),
+        # Padded copies in a workspace.
+        (both(128, 256, level=3), [(1025, 1027, 1029), (2000, 1111, 1337), (1024, 4096, 1031), (1025, 1032, 1024)]),
     )
     for shape in shapes
 ]  # fmt: skip
+
+
+def drawn(count: int, seed: int = 20) -> list[tuple[tuple[int, int, int], list[dict[str, Any]]]]:
+    """Shapes around the edges of tiles, one in four with rows that the copy engine cannot reach, each for one kernel."""
+    rng = random.Random(seed)
+    kernels = [*BIG, *SQUARE, *QUARTER, *SKINNY, *both(256, 192), *both(128, 128, 32, acc="float16")]
+
+    def extent(tile: int, most: int) -> int:
+        n = tile * rng.randint(0, most) + rng.choice([0, 8, 16, -8, 40, rng.randint(1, tile)])
+        return max(1, n if rng.random() < 0.25 else n // 8 * 8 or 8)
+
+    return [((extent(k["bm"], 9), extent(k["bn"], 6), extent(64, 12)), [k]) for k in (kernels[i % len(kernels)] for i in range(count))]
+
+
+RIGHT += drawn(120)
 EIGHT_BIT = {"bk": 128, "nk": True}
 TYPES = [
     *both(128, 256, dtype="bfloat16"), kernel(128, 256, 32, True, dtype="float32"),
@@ -94,28 +117,52 @@ TYPES = [
 """Other types at 8192 x 8192 x 8192, and float16 accumulators: an article's 128x128x32 tiles at -O2 and -O3."""
 
 
-def prepare(folder: Path) -> None:
+def source_of(k: dict[str, Any], sizes: tuple[int, ...] = ()) -> str:
+    """The Python of a kernel; for fixed sizes if they are given."""
+    nk, bm, bn, bk = k["nk"], k["bm"], k["bn"], k["bk"]
+    fixed = dict(zip("MNK", sizes, strict=False)) or {"K": k["k"]}
+    return SOURCE.format(
+        sizes="\n".join(f"{n} = {fixed.get(n) or f'T.dynamic({n!r})'}" for n in "MNK"),
+        b_shape="(N, K)" if nk else "(K, N)", b_tile=f"({bn}, {bk})" if nk else f"({bk}, {bn})",
+        b_place=f"B[bx * {bn}, ko * {bk}]" if nk else f"B[ko * {bk}, bx * {bn}]",
+        more=', D: T.Tensor((N,), "float32")' if k["relu"] else "",
+        epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "", **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "out", "acc")},
+    )  # fmt: skip
+
+
+def prepare(folder: Path, tilelang: str | None) -> None:
     """Compiles every kernel to FOLDER/NAME.cu."""
     from tilec import targets
     from tilec.driver import Options, compile_source
 
-    target = targets.lookup("sm_90a")
-    assert target is not None
+    hopper, older = targets.lookup("sm_90a"), targets.lookup("sm_80")
+    assert hopper is not None and older is not None
     folder.mkdir(parents=True, exist_ok=True)
     for name, k in all_kernels().items():
-        nk, bm, bn, bk = k["nk"], k["bm"], k["bn"], k["bk"]
-        sizes = "\n".join(f"{n} = {v or f'T.dynamic({n!r})'}" for n, v in (("M", None), ("N", None), ("K", k["k"])))
-        more = ', D: T.Tensor((N,), "float32")' if k["relu"] else ""
-        text = SOURCE.format(
-            sizes=sizes, b_shape="(N, K)" if nk else "(K, N)", b_tile=f"({bn}, {bk})" if nk else f"({bk}, {bn})",
-            b_place=f"B[bx * {bn}, ko * {bk}]" if nk else f"B[ko * {bk}, bx * {bn}]", more=more,
-            epilogue=BIAS_RELU.format(bm=bm, bn=bn) if k["relu"] else "",
-            **{x: k[x] for x in ("bm", "bn", "bk", "nk", "dtype", "out", "acc")},
-        )  # fmt: skip
-        done = compile_source(Options(f"{name}.py", text.encode(), target, opt_level=k["level"]))
+        target, also = (older, (hopper,)) if k["archs"] else (hopper, ())
+        done = compile_source(Options(f"{name}.py", source_of(k).encode(), target, opt_level=k["level"], also=also))
         if not done.plans[0].launches[0].variants[0].tensor_maps:
             raise SystemExit(f"{name} does not take the Hopper path: {[d.message for d in done.diagnostics]}")
         (folder / f"{name}.cu").write_text(done.cu, encoding="utf-8")
+    if tilelang:
+        prepare_tilelang(folder, tilelang)
+
+
+def rivals() -> dict[str, tuple[tuple[int, int, int], dict[str, Any]]]:
+    """What TileLang compiles too, by file: the kernels of the speed table, each for its one shape."""
+    pairs = [(shape, k) for shape, kernels in SPEED for k in kernels if not k["k"]]
+    return {str(i): pair for i, pair in enumerate(pairs)}
+
+
+def prepare_tilelang(folder: Path, python: str) -> None:
+    """Compiles the speed table's kernels with TileLang, from the same source with the sizes filled in."""
+    cases = []
+    for name, (shape, k) in rivals().items():
+        source = folder / f"{name}.tl.py"
+        source.write_text(source_of(k, shape))
+        cases.append({"name": f"{name_of(k)} {shape}", "file": str(source), "object": "gemm", "edits": [], "defines": {}})
+    (folder / "cases.json").write_text(json.dumps(cases))
+    subprocess.run([python, str(Path(__file__).with_name("tilelang_worker.py")), str(folder)], check=True)
 
 
 def all_kernels() -> dict[str, dict[str, Any]]:
@@ -129,7 +176,9 @@ class Built:
     def __init__(self, folder: Path, name: str, k: dict[str, Any], source: Path | None = None) -> None:
         self.name, self.k = name, k
         library = folder / f"{name}.so"
-        command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v"]
+        codes = {"": ["90a,code=sm_90a"], "mixed": ["80,code=sm_80", "90a,code=sm_90a"], "older": ["80,code=compute_80"]}[k["archs"]]
+        command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v"]
+        command += [word for code in codes for word in ("-gencode", f"arch=compute_{code}")]
         command += [f"-DB_NK={int(k['nk'])}", "-o", str(library), str(source or folder / f"{name}.cu")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -142,10 +191,16 @@ class Built:
         import torch
 
         order = ["M", "K", "N"] if not self.k["k"] else ["M", "N"]
-        args = [ctypes.c_void_p(t.data_ptr()) for t in tensors] + [ctypes.c_int(sizes[n]) for n in order]
-        go = self.library.gemm_launch
+        extents = [ctypes.c_int(sizes[n]) for n in order]
+        args = [ctypes.c_void_p(t.data_ptr()) for t in tensors] + extents
+        go, scratch = self.library.gemm_launch, None
+        if hasattr(self.library, "gemm_workspace"):
+            self.library.gemm_workspace.restype = ctypes.c_size_t
+            if need := self.library.gemm_workspace(*extents):
+                scratch = torch.empty(need, dtype=torch.uint8, device="cuda")
+            args.append(ctypes.c_void_p(0 if scratch is None else scratch.data_ptr()))
 
-        def launch() -> None:
+        def launch(scratch: Any = scratch) -> None:  # which it keeps alive
             error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
             assert error == 0, f"{self.name}: cudaError {error}"
 
@@ -195,10 +250,30 @@ def check(built: dict[str, Built]) -> int:
     return failures
 
 
-def speed(built: dict[str, Built], pause: float, rounds: int) -> list[dict[str, Any]]:
-    """The table: every kernel beside cuBLAS with the same layout of B."""
+def rival(folder: Path, shape: tuple[int, int, int], k: dict[str, Any]) -> Any:
+    """TileLang's library for a kernel and a shape; None where it was not compiled."""
+    found = next((name for name, (s, one) in rivals().items() if s == shape and one == k), "")
+    path = folder / f"{found}.tl.so"
+    if not found or not path.exists():
+        return None
+    library = ctypes.CDLL(str(path.resolve()))
+    assert library.init() == 0
+    return library.call
+
+
+def launched(call: Any, tensors: list[Any]) -> Any:
+    """A function that queues a kernel of TileLang's on torch's current stream."""
     import torch
 
+    args = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
+    return lambda: call(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+
+def speed(built: dict[str, Built], folder: Path, pause: float, rounds: int) -> list[dict[str, Any]]:
+    """The table: every kernel beside cuBLAS with the same layout of B, and beside TileLang's of the same source."""
+    import torch
+
+    ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # TileLang's libraries expect it
     out = []
     for shape, kernels in SPEED:
         m, n, depth = shape
@@ -218,6 +293,8 @@ def speed(built: dict[str, Built], pause: float, rounds: int) -> list[dict[str, 
                         peer = built[f"peer_{'nk' if nk else 'kn'}"]
                         contenders[peer.name] = [peer.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
                     contenders[one.name] = [one.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
+                    if (call := rival(folder, shape, k)) is not None:
+                        contenders[f"TileLang_{one.name}"] = [launched(call, [a[i], b[i], c[i]]) for i in range(sets)]
         flop = 2.0 * m * n * depth
         reps = max(sets, min(64, int(1e12 / flop)))
         times = _race(contenders, sets, reps, rounds, pause)
@@ -334,7 +411,7 @@ def measure(folder: Path, rounds: int, out: Path | None) -> int:
         print(f"{b.name:40s} {' '.join(first)}", flush=True)
     failures = check(built)
     others = types(built, rounds)
-    tables = {"types": others, "sustained": speed(built, 0.0, rounds), "burst": speed(built, 0.02, rounds)}
+    tables = {"types": others, "sustained": speed(built, folder, 0.0, rounds), "burst": speed(built, folder, 0.02, rounds)}
     if out is not None:
         out.write_text(json.dumps(tables, indent=1), encoding="utf-8")
     return 1 if failures else 0
@@ -346,10 +423,11 @@ def main() -> int:
     parser.add_argument("what", choices=("prepare", "measure"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--tilelang", metavar="PYTHON", help="a Python with tilelang, for prepare")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.what == "prepare":
-        prepare(options.folder)
+        prepare(options.folder, options.tilelang)
         return 0
     return measure(options.folder, options.rounds, options.out)
 

@@ -170,6 +170,8 @@ def launcher_text(render: Render, plan: Plan) -> str:
     """The C++ text of the launcher, and of the workspace query when the kernel needs one."""
     sign = signature(plan)
     writer = _writer(plan.kernel, sign)
+    scratch = {b.name: f"static_cast<unsigned char*>(workspace) + {writer.write(at).text}" for b, at in plan.scratch.offsets.items()}
+    writer.addresses = {**scratch, **writer.addresses}
     grids = tuple(grid for grid in (_grid(g, writer, list(sign.names.values())) for g in plan.launches) if grid is not None)
     checks = _argument_checks(plan, sign, writer)
     return render(

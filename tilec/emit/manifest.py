@@ -111,15 +111,17 @@ def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]
         "cluster": [variant.cluster, 1, 1] if variant.tensor_maps else list(grid.launch.cluster),
         "shared_bytes": variant.shared_bytes,
         "args": [*maps, *args],
-        "tensor_maps": [_tensor_map(m, name) for m, name in zip(variant.tensor_maps, maps, strict=True)],
+        "tensor_maps": [_tensor_map(plan, m, name) for m, name in zip(variant.tensor_maps, maps, strict=True)],
     }
 
 
-def _tensor_map(m: TensorMap, name: str) -> Json:
+def _tensor_map(plan: Plan, m: TensorMap, name: str) -> Json:
     """A tensor map: the driver's element type, extents, strides in bytes and box, innermost dimension first."""
+    scratch = m.tensor.workspace
     return {
         "name": name,
-        "param": m.tensor.name,
+        "param": "workspace" if scratch else m.tensor.name,
+        **({"offset": manifest_text(plan.scratch.offsets[m.tensor])} if scratch else {}),
         "type": hopper.data_type(m.tensor.dtype),
         "dims": [manifest_text(e) for e in hopper.map_extents(m)],
         "strides": [manifest_text(e) for e in hopper.map_strides(m)],

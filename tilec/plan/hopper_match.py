@@ -159,7 +159,7 @@ def _operands(gemm: Gemm, copies: dict[Buffer, Copy], written: frozenset[Buffer]
             return f"{region.buffer.name} is not a whole tile of {source.name}"
         if source.dtype != region.buffer.dtype:
             return f"{source.name} is converted on the way"
-        if source.safe_value is not None or storage(source) in written or source.view_of is not None or source.workspace or source.rank > 5:
+        if source.safe_value is not None or storage(source) in written or source.view_of is not None or source.rank > 5:
             return f"{source.name} cannot be read through a tensor map"
     if storage(gemm.a.buffer) is storage(gemm.b.buffer):
         return "both operands are one tile"

@@ -31,6 +31,7 @@ from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
 from tilec.plan.hopper import Request, condition_of, direct_stores, plan_hopper
 from tilec.plan.hopper_attention import plan_attention
 from tilec.plan.hopper_chain import plan_chain
+from tilec.plan.hopper_padding import only_where_they_pay, padded
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat, touched
@@ -76,16 +77,21 @@ class _Room:
 
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     """The plan of `kernel`, spelled `symbol` in CUDA. Raises CompileError where the target cannot do what is asked."""
+    given, assumed = kernel, _row_divisors(kernel)
+    extra = padded(kernel, assumed, _ieee(kernel, options)) if options.opt_level >= 3 and options.target.has_wgmma else None
+    kernel = kernel if extra is None else extra.kernel
     launches: list[LaunchPlan] = []
     read, written = _tensors(kernel)
     for n, launch in enumerate(kernel.launches):
         name = symbol if len(kernel.launches) == 1 else f"{symbol}__{n + 1}"
-        launches.append(_plan_launch(kernel, launch, name, options, written))
+        launches.append(_plan_launch(kernel, launch, name, options, written, {} if extra is not None and n else assumed))
     scratch = place_workspace(kernel)
+    if extra is not None:
+        launches, scratch = only_where_they_pay(launches, scratch, extra.pays)
     return Plan(
-        kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(kernel),
-        bytes=count_bytes(kernel, read, written), read=read,
-        written=written, notes=kernel_notes(kernel, options), checks=host_checks(kernel),
+        kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(given),
+        bytes=count_bytes(given, *_tensors(given)), read=read,
+        written=written, notes=kernel_notes(given, options), checks=host_checks(given),
     )  # fmt: skip
 
 
@@ -109,11 +115,12 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
     return frozenset(b for b in reads if b.scope is Scope.GLOBAL), frozenset(b for b in writes if b.scope is Scope.GLOBAL)
 
 
-def _plan_launch(kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer]) -> LaunchPlan:
+def _plan_launch(
+    kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer], assumed: Mapping[Var, int]
+) -> LaunchPlan:
     check_clusters(launch, options.target)
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     room = _room(kernel, launch, threads, options, written)
-    assumed = _row_divisors(kernel)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
     if room.hand is not None:
         variants = _by_hand(room, _portable(room, symbol, assumed), symbol, assumed, options)

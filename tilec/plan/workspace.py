@@ -54,7 +54,7 @@ def workspaces(kernel: Kernel) -> list[Buffer]:
 
 def _size(b: Buffer) -> Expr:
     out: Expr = Const(b.dtype.bytes, INT64)
-    for extent in b.shape:
+    for extent in b.shape if b.strides is None else (b.shape[0], b.strides[0]):
         n = cast(extent, INT64)
         known = isinstance(out, Const) and isinstance(n, Const)
         out = Const(int(out.value) * int(n.value), INT64) if known else Binary("mul", out, n, INT64)  # type: ignore[union-attr]

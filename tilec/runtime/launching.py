@@ -163,6 +163,7 @@ class Plan:
                 gpu.check(result, f"the launch of {launch.symbol}")
 
     def _write_maps(self, frame: Frame, launch: Launch, values: Sequence[int | float]) -> None:
+        from tilec.emit.hosteval import evaluate
         from tilec.runtime.tensor_maps import encode
 
         index = self.launches.index(launch)
@@ -173,5 +174,6 @@ class Plan:
             if data is None:
                 if len(self._maps) >= _KEPT_MAPS:
                     self._maps.clear()
-                data = self._maps[key] = encode(entry, address, self.env)
+                begin = address + evaluate(str(entry.get("offset", "0")), self.env)  # of a tensor in the workspace
+                data = self._maps[key] = encode(entry, begin, self.env)
             ctypes.memmove(ctypes.addressof(frame.buffer) + offset, data, MAP_BYTES)

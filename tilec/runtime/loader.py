@@ -71,7 +71,7 @@ class Kernel:
         self._check(env)
         size = evaluate(str(self.entry["workspace"]), env)
         workspace = cupy.zeros(max(size, 1), cupy.uint8) if size else None
-        addresses = {name: int(a.data.ptr) for name, a in arrays.items()}
+        addresses = {name: int(a.data.ptr) for name, a in (*arrays.items(), *([("workspace", workspace)] if size else []))}
         values = self._arguments(arrays, numbers, workspace)
         found = (self._launch(launch, {**env, **addresses}, values) for launch in self.entry["launches"])
         return [launch for launch in found if launch is not None]
@@ -117,7 +117,7 @@ class Kernel:
         from tilec.runtime.tensor_maps import tensor_map
 
         count = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]
-        maps = {m["name"]: tensor_map(m, env[m["param"]], env) for m in variant["tensor_maps"]}
+        maps = {m["name"]: tensor_map(m, env[m["param"]] + evaluate(str(m.get("offset", "0")), env), env) for m in variant["tensor_maps"]}
         return {**env, "multiprocessors": int(count)}, {**values, **maps}
 
     def _function(self, symbol: str, shared_bytes: int) -> Any:
