@@ -99,3 +99,29 @@ def f(A: T.Tensor((8,), "float32")):
         {bad}
 """
     assert refused(text).code == code
+
+
+def test_a_reducer_of_one_element_takes_rows():
+    text = """
+@T.prim_func
+def sums(A: T.Tensor((5, 1000), "float16"), S: T.Tensor((5,), "float32"), Q: T.Tensor((5,), "float32")):
+    with T.Kernel(5, threads=64) as row:
+        s = T.alloc_reducer((1,), "float32", replication="all")
+        q = T.alloc_reducer((1,), "float32", op="max")
+        T.clear(s)
+        T.reducer_init(q)
+        for j in T.Parallel(1000):
+            a = T.cast(A[row, j], "float32")
+            s[0] += a
+            if j % 2 == 0:
+                q[0] = T.max(q[0], a * a)
+        T.finalize_reducer(s)
+        T.finalize_reducer(q)
+        S[row] = s[0]
+        Q[row] = q[0]
+"""
+    a = np.random.default_rng().integers(-9, 10, (5, 1000)).astype(np.float16)
+    values = {"A": a, "S": poison((5,), np.float32), "Q": poison((5,), np.float32)}
+    wide = a.astype(np.float64)
+    done = check(text, values, {"S": wide.sum(1), "Q": (wide[:, ::2] ** 2).max(1)})
+    assert "atomic" not in done.cu

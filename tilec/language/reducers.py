@@ -143,6 +143,8 @@ def _flat(s: Stmt) -> list[Stmt]:
 def _part(loop: Parallel, s: Atomic) -> _Part | None:
     if any(constant(e) is None for e in loop.extents):
         return None
+    if len(loop.vars) == 1 and [constant(n) for n in s.buffer.shape] == [1] and constant(s.indices[0]) == 0:
+        return _Part(0)  # the one element of a reducer takes a row
     places = [loop.vars.index(i) if isinstance(i, Var) and i in loop.vars else -1 for i in s.indices]
     if -1 in places or places != sorted(set(places)):
         return None
