@@ -166,6 +166,11 @@ CASES: dict[str, Case] = {
         lambda r: {n: normal(r, F16, 2, 128, 64) for n in "QKV"}, lambda Q, K, V: {"O": _softmax(Q @ K.transpose(0, 2, 1) / 8) @ V},
         {"O": (F16, (2, 128, 64))}, HALF, {"S": 128},
     ),
+    "by_hand/gathered_attention": Case(
+        lambda r: {"Q": normal(r, BF16, 3, 64, 128), "KV": normal(r, BF16, 90, 128), "Picked": r.integers(0, 90, (3, 128)).astype(np.int32)},
+        lambda Q, KV, Picked: {"O": np.stack([_softmax(q @ KV[p.astype(int)].T / 128**0.5) @ KV[p.astype(int)] for q, p in zip(Q, Picked, strict=True)])},
+        {"O": (BF16, (3, 64, 128))}, BRAIN, {"picks": 128},
+    ),
     "rows/argmax": Case(
         lambda r: {"X": np.floor(normal(r, F32, 9, 1000) * 2)}, lambda X: {"where": X.argmax(axis=1), "value": X.max(axis=1)},
         {"where": (I32, (9,)), "value": (F32, (9,))}, EXACT, {"M": 9},

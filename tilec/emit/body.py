@@ -188,6 +188,7 @@ class BodyWriter:
         """One side of a branch that parts the threads into teams."""
         if team is None:
             return self.sequence(body, facts)
+        facts = facts if team.index is None else facts.with_range(team.index, team.team.first, team.team.stop - 1)
         outer, threads = self.team, self.threads
         self.team, self.threads = team, team.team.count
         text = self.sequence(body, facts)

@@ -51,6 +51,7 @@ class Pending:
     `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order. `stores`
     are statements that write elements of a tensor which another statement writes by other threads. What teams of threads have
     touched on their own (`team_reads`, `team_writes`) matters to the whole block, but not to other teams, which their author orders.
+    `lone` are those of the writes that single threads of a team do where their author says so: he keeps them apart.
     """
 
     reads: Tiles = NONE
@@ -59,11 +60,12 @@ class Pending:
     stores: frozenset[Writer] = frozenset()
     team_reads: Tiles = NONE
     team_writes: Tiles = NONE
+    lone: Tiles = NONE
 
     def clashes(self, then: Pending) -> Tiles:
         """The tiles for which a statement that touches `then` must wait."""
         mine, theirs = _updated(self.updates), _updated(then.updates)
-        plain = (then.reads & self.writes) | (then.writes & (self.reads | self.writes))
+        plain = (then.reads & self.writes) | (then.writes & self.reads) | ((then.writes & self.writes) - (then.lone & self.lone))
         plain |= (then.reads & self.team_writes) | (then.writes & (self.team_reads | self.team_writes))
         mixed = (mine & (then.reads | then.writes)) | (theirs & (self.reads | self.writes))
         rivals = frozenset(w.buffer for w in then.stores if not w.rivals.isdisjoint(self.stores))
@@ -74,6 +76,7 @@ class Pending:
         return Pending(
             self.reads | other.reads, self.writes | other.writes, self.updates | other.updates, self.stores | other.stores,
             self.team_reads | other.team_reads, self.team_writes | other.team_writes,
+            (self.lone | other.lone) - (self.writes - self.lone) - (other.writes - other.lone),
         )  # fmt: skip
 
     def alone(self) -> Pending:
@@ -209,6 +212,8 @@ class _Walk:
                 return [*out, s], pending
             case _:
                 touched = self.effects(s)
+                if self.team and _by_threads(s):
+                    touched = replace(touched, lone=touched.writes)
                 clash = pending.clashes(touched if uniform else touched.alone())
                 out = self.wait(clash, uniform, s)
                 if isinstance(s, PBulkCopy) and s.barrier is not None:
@@ -226,7 +231,7 @@ class _Walk:
         if not clash:
             return []
         names = ", ".join(sorted(b.name for b in clash))
-        if not uniform and self.trusting:
+        if self.trusting and (self.team or not uniform):
             return []
         if not uniform:
             raise error(
@@ -317,6 +322,11 @@ class _Walk:
         # the tiles of the next step behind that barrier, and has read the last of this step in front of it.
         consumers, end = self.sequence(s.consumers, Pending(), True)
         return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), filled.writes))
+
+
+def _by_threads(s: PStmt) -> bool:
+    """True for what each thread does for itself, at places that its author has given it."""
+    return isinstance(s, PScalar) or (isinstance(s, TileLoop) and isinstance(s.how, Spread) and s.how.threads == 1)
 
 
 def _count(s: PStmt) -> int:

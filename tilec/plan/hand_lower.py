@@ -21,7 +21,7 @@ from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, Team
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
-from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped
+from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped, TileLoop
 from tilec.record import record
 
 
@@ -48,12 +48,22 @@ class HandLowering(Lowering):
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         """One statement; behind one that writes what the copy engine or warp groups will read, a fence lets them see it."""
+        if isinstance(s, If) and (side := self.one_side(s, facts)) is not None:
+            return list(self.sequence((side,), facts, uniform).body)
         out = Lowering.statement(self, s, facts, uniform)
-        whole = not stmt_children(s) or isinstance(s, Parallel)
+        whole = not stmt_children(s) or isinstance(s, Parallel) or (len(out) == 1 and isinstance(out[0], TileLoop))
         if not self.hand.hopper or not whole or isinstance(s, BulkCopy):
             return out
         written = touched([s])[1] & self.seen_by_engine()
         return [*out, PControl("fence", 0, span=s.span)] if written and out else out
+
+    def one_side(self, s: If, facts: Facts) -> Stmt | None:
+        """The side of a branch that all threads of the team take; None where they part, or it depends on more."""
+        team = self.team or self.hand.teams.block
+        taken = self.hand.teams.takers(s.cond, team)
+        if taken is None or 0 < len(taken) < team.count:
+            return None
+        return s.then if taken else s.orelse
 
     def seen_by_engine(self) -> frozenset[Buffer]:
         """Tiles that bulk stores and products of warp groups read."""
@@ -70,12 +80,14 @@ class HandLowering(Lowering):
         if found is None:
             return None
         outer, at, plans, bodies = self.team, self.at, [], []
+        index = at.thread_vars[0] if self.hand.teams.threads[1:] == (1, 1) else None
         for team, branch, known in zip(found, (s.then, s.orelse), (facts.assume(s.cond), facts), strict=True):
             if team is not None:
                 self.team, self.at = team, replace(at, threads=team.count)
+                known = known if index is None else known.with_range(index, team.first, team.stop - 1)
             bodies.append(self.sequence((branch,), known, uniform and team is not None))
             self.team, self.at = outer, at
-            plans.append(None if team is None else TeamPlan(team, self.meeting_of(team)))
+            plans.append(None if team is None else TeamPlan(team, self.meeting_of(team), index))
         return PIf(s.cond, bodies[0], bodies[1], s.span, teams=(plans[0], plans[1]))
 
     def meeting_of(self, team: Team) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilec.analysis.teams import Team
 from tilec.diagnostics import NOWHERE, Span
-from tilec.ir.expr import Buffer, Expr
+from tilec.ir.expr import Buffer, Expr, Var
 from tilec.plan.hopper_plan import TensorMap
 from tilec.record import record
 
@@ -18,6 +18,7 @@ class TeamPlan:
 
     team: Team
     barrier: int
+    index: Var | None = None  # the thread index that is the number of a thread in its block, where one is
 
 
 @record
