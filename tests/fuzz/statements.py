@@ -397,16 +397,29 @@ def branch(p: Program, depth: int) -> None:
 
 
 def whiles(p: Program, depth: int) -> None:
-    """A while loop over a variable."""
+    """A while loop over a variable, or over an element in shared memory that all threads see change."""
+    c = p.choices
     ensure(p)
-    w, n = p.name("w"), p.choices.between(0, 4)
-    p.line(f"{w} = T.alloc_var('int32')")
-    p.line(f"{w} = {n}")
-    with p.nest(f"while {w} > 0:", mutables(p)):
-        p.scalars.append(Value(w, INT32, bound=4, peak=4))
+    w, n = p.name("w"), c.between(0, 4)
+    if c.chance(35):
+        p.line(f"{w}_s = T.alloc_shared(({c.between(1, 3)},), 'int32')")
+        p.line(f"T.fill({w}_s, {n})")
+        count = f"{w}_s[0]"
+    else:
+        p.line(f"{w} = T.alloc_var('int32')")
+        p.line(f"{w} = {n}")
+        count = w
+    with p.nest(f"while {count} > 0:", mutables(p)):
+        p.scalars.append(Value(count, INT32, bound=4, peak=4))
         several(p, depth, 2)
-        p.line(f"{w} = {w} - 1")
-    p.scalars.append(Value(w, INT32, bound=4, peak=4))
+        if count != w and c.chance(40):
+            tx = p.name("tx")
+            p.line(f"{tx} = T.get_thread_binding(0)")
+            p.line(f"if {tx} == {c.below(p.threads)}:")
+            p.line(f"    {count} = {count} - 1")
+        else:
+            p.line(f"{count} = {count} - 1")
+    p.scalars.append(Value(count, INT32, bound=4, peak=4))
 
 
 def pipelined(p: Program, depth: int) -> None:
