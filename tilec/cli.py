@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -173,6 +173,16 @@ class _Session:
         if self.verbose:
             click.echo("  ".join(f"{stage} {1000 * s:.0f} ms" for stage, s in compiled.seconds.items()), err=True)
         return compiled
+
+    def guard(self, outputs: Mapping[str, str], sources: Sequence[str]) -> None:
+        """Ends the command before work that would be lost: outputs by their option must not be inputs, and their folders must exist."""
+        from tilec import files
+
+        for option, name in outputs.items():
+            if files.clash([name], [*sources, *self.option_files]):
+                raise OptionError(f"{option}: {name} is read by this command: it would be overwritten")
+            if fault := files.unwritable(name):
+                raise click.ClickException(f"{option}: cannot write {name}: {fault}")
 
     def tell(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Writes diagnostics to standard error in the chosen format."""
@@ -370,8 +380,11 @@ def run_command(**given: Any) -> int:
     from tilec.runtime import report
     from tilec.runtime.request import RunRequest, pairs
 
+    outputs = pairs("--out", given["outputs"])
+    session.guard({f"--out {name}={file}": file for name, file in outputs.items()}, compiled.module.sources)
+
     request = RunRequest(
-        defines=options.defines, args=options.args, inputs=pairs("--in", given["inputs"]), outputs=pairs("--out", given["outputs"]),
+        defines=options.defines, args=options.args, inputs=pairs("--in", given["inputs"]), outputs=outputs,
         seed=given["seed"], mode=given["mode"], timeout_s=given["timeout"], check=not given["no_check"],
     )  # fmt: skip
     return report.finish(lambda: _launch(compiled, request, given["device"], session.quiet), click.echo)
@@ -421,10 +434,10 @@ def bench(**given: Any) -> int:
 
     session = _Session(given)
     request = command.request(given, session.options())
-    return report.finish(lambda: command.run(request, _recompile(session), given["device"], given["quiet"]), click.echo)
+    return report.finish(lambda: command.run(request, _recompile(session, given["svg"]), given["device"], given["quiet"]), click.echo)
 
 
-def _recompile(session: _Session) -> Any:
+def _recompile(session: _Session, svg: str) -> Any:
     """Compiles FILE, or another file, with some more `-D`; also gives all of them. Tells what there is to tell once."""
     from dataclasses import replace
 
@@ -438,6 +451,7 @@ def _recompile(session: _Session) -> Any:
             except OSError as fault:
                 raise click.ClickException(f"cannot read {other}: {fault.strerror}") from None
         compiled = session.compile(options, silent=other in told)
+        session.guard({"--svg": svg} if svg else {}, compiled.module.sources)
         told.add(other)
         _only(compiled, session)
         return compiled, options.defines
@@ -476,7 +490,7 @@ def tune(**given: Any) -> int:
 
     session = _Session(given)
     options = session.options()
-    return report.finish(lambda: command.run(given, options, session.compile), click.echo)
+    return report.finish(lambda: command.run(given, options, session.compile, session.guard), click.echo)
 
 
 @main.command(short_help="Says what is installed, and what to install.")

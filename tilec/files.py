@@ -66,6 +66,16 @@ def clash(outputs: Iterable[str], inputs: Iterable[str]) -> str:
     return next((n for n in outputs if (s := _status(n)) is not None and (s.st_dev, s.st_ino) in taken), "")
 
 
+def unwritable(name: str) -> str:
+    """Why a file cannot be written, as far as its folder tells beforehand; "" if nothing is against it."""
+    path = Path(os.path.realpath(name))
+    if path.is_dir():
+        return os.strerror(errno.EISDIR)
+    if not path.parent.is_dir():
+        return os.strerror(errno.ENOENT)
+    return "" if os.access(path.parent, os.W_OK) or path.exists() else os.strerror(errno.EACCES)
+
+
 def _status(name: str) -> os.stat_result | None:
     with contextlib.suppress(OSError, ValueError):
         return Path(name).stat()

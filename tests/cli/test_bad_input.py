@@ -25,6 +25,8 @@ def f(M, block=128, dtype="float16"):
     return main
 """
 
+TUNE = "tune f.py -D M=64 --device cpu --no-nvcc --space block=64"
+
 CASES = [
     # the file
     ("compile missing.py", 1, "missing.py"), ("compile folder.py", 1, "folder.py"), ("compile latin.py", 1, "latin.py:1:"),
@@ -58,6 +60,12 @@ CASES = [
     ("run k.py -D N=8 --in Z=k.py", 1, "`Z`"), ("bench k.py --device cpu --sweep N", 2, "--sweep N"),
     ("bench k.py --device cpu --sweep N=1:9:*1", 2, "N=1:9:*1"), ("bench k.py --device cpu --sweep N=1:999999999:+1", 2, "10000"),
     ("tune f.py -D M=64 --device cpu --space block", 2, "--space block"), ("tune f.py -D M=64 --device cpu --space width=1,2", 2, "width"),
+    ("tune f.py -D M=64 --space block=64 --dask nonsense", 1, "--dask nonsense"),
+    # outputs that would destroy inputs, or that are known to fail before any work is done
+    (f"{TUNE} -o f.py", 2, "f.py is read"), (f"{TUNE} --table f.py", 2, "f.py is read"), (f"{TUNE} -o no/x.cu", 1, "write no/x.cu"),
+    (f"{TUNE} --table no/t.json", 1, "write no/t.json"), (f"{TUNE} --table folder.cu", 1, "write folder.cu"),
+    ("run k.py -D N=8 --out Y=k.py", 2, "k.py is read"), ("run k.py -D N=8 --out Y=no/y.npy", 1, "write no/y.npy"),
+    ("bench k.py --device cpu -D N=8 --svg k.py", 2, "k.py is read"), ("bench k.py --device cpu -D N=8 --svg no/x.svg", 1, "write no/x.svg"),
 ]  # fmt: skip
 
 

@@ -26,14 +26,18 @@ from tilec.runtime.tune.table import Table, key_of
 
 SHOWN = 10
 Compile = Callable[[Options], Compiled]
+Guard = Callable[[Mapping[str, str], Sequence[str]], None]
 
 
-def run(given: Mapping[str, Any], options: Options, compile: Compile) -> Report:
-    """Searches and writes. `compile` is asked where the user must be told of errors in the file itself."""
+def run(given: Mapping[str, Any], options: Options, compile: Compile, guard: Guard) -> Report:
+    """Searches and writes. `compile` is asked where the user must be told of errors in the file itself, and `guard` before anything
+    else whether the outputs may be written."""
     progress = Progress(sys.stderr, given["quiet"])
-    measuring, device = _measuring(given)
     candidates, sources = _candidates(given, options, compile)
     path = Path(given["table"] or f"{Path(options.path).stem}.tuned.json")
+    output = given["output"] or f"{Path(options.path).stem}.cu"
+    guard({"--output": output, "--table": str(path)}, tuple(sources))
+    measuring, device = _measuring(given)
     key = key_of(options, f"{device} {given['seed']}", sources)
     table = Table(key) if given["again"] else Table.load(path, key)
     table.kernel, table.device = options.path, device
@@ -54,7 +58,6 @@ def run(given: Mapping[str, Any], options: Options, compile: Compile) -> Report:
     lines = _lines(table, candidates, device, known)
     if winner is None:
         return Report(lines, [f"no candidate of {len(candidates)} could be measured; {path} has the reasons"], False)
-    output = given["output"] or f"{Path(options.path).stem}.cu"
     _write(output, replace(options, defines={**options.defines, **winner["config"]}))
     return Report([*lines, "", f"{output} is the fastest one; tilec compile ... -D @{path} gives it again"], [], True)
 

@@ -78,6 +78,9 @@ class DaskPool:
             self._distributed: Any = import_module("distributed")
         except ImportError as fault:
             raise MissingError(f"Dask is not here ({fault}): pip install 'tilec[cluster]'") from None
+        _, colon, port = address.rpartition(":")
+        if "://" not in address and not (colon and port.isdecimal()):
+            raise RunError(f"--dask {address}: expected an address with a port, such as tcp://10.0.0.1:8786")
         try:
             self._client: Any = self._distributed.Client(address, timeout=10, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as fault:
