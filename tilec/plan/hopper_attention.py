@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilec.record import record
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
@@ -27,6 +26,7 @@ from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of
 from tilec.plan.hopper_attention_match import Match, match
+from tilec.plan.hopper_balance import balanced_section
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
 from tilec.plan.hopper_softmax import Lagging, folded, lagging
 from tilec.plan.legal import legalise
@@ -48,6 +48,7 @@ from tilec.plan.plan import (
     WhenScaled,
 )  # fmt: skip
 from tilec.plan.reach import span_swizzle
+from tilec.record import record
 
 
 @record
@@ -290,6 +291,9 @@ class _Builder:
             size = Binary("add", size, one, INT64)
         fit = Binary("floordiv", Binary("mul", others, Const(RULES.cache, INT64), INT64), size, INT64)
         section = cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)
+        if longest:
+            span = substitute(found.loop.start, found.resolved), substitute(found.loop.stop, found.resolved)
+            section = balanced_section(section, launch, axis, span, 1)
         return StreamSchedule(
             self.consumers, stages, *RULES.registers[self.consumers], axis, longest, section, self._held_words(),
             self.consumers in RULES.turns, barriers, barriers + 16 + 32 * stages,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
-from tilec.record import record
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
 from tilec.ir.dtypes import INT32, INT64
@@ -28,6 +27,7 @@ from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import cast, paired, static, static_shape, whole
 from tilec.plan.hopper import Request, condition_of, operand_of, persistent_grid, ring_of
+from tilec.plan.hopper_balance import balanced_section
 from tilec.plan.hopper_chain_match import Chain, match
 from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule, TileRead
 from tilec.plan.hopper_chain_rows import RowLowering
@@ -50,6 +50,7 @@ from tilec.plan.plan import (
     Variant,
 )  # fmt: skip
 from tilec.plan.reach import span_swizzle, unreachable
+from tilec.record import record
 
 
 @record
@@ -423,11 +424,12 @@ class _Builder:
         c = next((c for c in found.held), found.streams[0])
         at = substitute(c.src.starts[paired(c.src)[0]], found.resolved)
         axis = next((n for n, v in enumerate(launch.block_vars) if depends_on(at, (v,))), 0)
-        v = launch.block_vars[axis]
-        longer = depends_on(substitute(found.loop.stop, found.resolved), (v,))
-        shorter = depends_on(substitute(found.loop.start, found.resolved), (v,))
-        section = section_of(launch, axis, [c for c in found.streams if c.dst.buffer.rank == 2])
+        start, stop = (substitute(e, found.resolved) for e in (found.loop.start, found.loop.stop))
+        shorter, longer = (depends_on(e, (launch.block_vars[axis],)) for e in (start, stop))
         uneven = 0 if longer == shorter else 1 if longer else -1
+        section = section_of(launch, axis, [c for c in found.streams if c.dst.buffer.rank == 2])
+        if uneven:
+            section = balanced_section(section, launch, axis, (start, stop), uneven)
         return ChainSchedule(self.consumers, stages, *RULES.registers[self.consumers], axis, uneven, section, barriers, shared)
 
     def _body(self, schedule: ChainSchedule, setup: PSeq, done: Sequence[PSeq]) -> Chained:
