@@ -124,8 +124,8 @@ class _Within:
         pass
 
 
-def fake_cupy(stream: int = 0) -> Any:
-    """Stands for CuPy: allocates at round addresses, and has a current stream."""
+def fake_cupy(stream: int = 0, device: int = 0) -> Any:
+    """Stands for CuPy: allocates at round addresses, and has a current stream and a current device."""
     made: list[tuple[Any, ...]] = []
 
     def empty(shape: tuple[int, ...], dtype: str) -> CupyArray:
@@ -135,7 +135,7 @@ def fake_cupy(stream: int = 0) -> Any:
     current = types.SimpleNamespace(ptr=stream)
     cuda = types.SimpleNamespace(
         get_current_stream=lambda device=-1: current, Device=lambda d: _Within(), ExternalStream=lambda p, d=0: _Within(),
-        Stream=types.SimpleNamespace(null=_Within()),
+        Stream=types.SimpleNamespace(null=_Within()), runtime=types.SimpleNamespace(getDevice=lambda: device),
     )  # fmt: skip
     return types.SimpleNamespace(made=made, empty=empty, cuda=cuda)
 

@@ -164,6 +164,7 @@ class Allocator:
         self.device = device
         self.torch: Any = None
         self.cupy: Any = None
+        self._torch_device: Any = None
         if any(map(is_torch, like)):
             self.torch = sys.modules["torch"]
             return
@@ -180,6 +181,8 @@ class Allocator:
         """An array without contents; `stream` is the one that was given, None for the library's current one."""
         if self.torch is not None:
             return self._torch_empty(shape, dtype, stream)
+        if stream is None and self.cupy.cuda.runtime.getDevice() == self.device:
+            return self.cupy.empty(shape, self._cupy_type(dtype))
         with self.cupy.cuda.Device(self.device):
             if stream is None:
                 return self.cupy.empty(shape, self._cupy_type(dtype))
@@ -192,7 +195,10 @@ class Allocator:
 
     def _torch_empty(self, shape: tuple[int, ...], dtype: str, stream: int | None) -> Any:
         torch = self.torch
-        kind, device = getattr(torch, dtype), torch.device("cuda", self.device)
+        kind = getattr(torch, dtype)
+        if self._torch_device is None:
+            self._torch_device = torch.device("cuda", self.device)
+        device = self._torch_device
         if stream is None:
             return torch.empty(shape, dtype=kind, device=device)
         # torch takes an external stream of number 0 for a request of a new one
