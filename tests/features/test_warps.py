@@ -134,3 +134,29 @@ def masks(A: T.Tensor((32, 8), "bool"), O: T.Tensor((2, 32), "int32")):
 def test_exchanges_that_have_no_meaning_are_refused(bad, code):
     text = f'@T.prim_func\ndef f(A: T.Tensor((128,), "float32")):\n    with T.Kernel(1, threads=32):\n        {bad}\n'
     assert refused(text).code == code
+
+
+def _nth_set(mask: int, base: int, offset: int) -> int:
+    if offset == 0:
+        return base if mask >> base & 1 else 0xFFFFFFFF
+    places = [i for i in (range(base, 32) if offset > 0 else range(base, -1, -1)) if mask >> i & 1]
+    return places[abs(offset) - 1] if abs(offset) <= len(places) else 0xFFFFFFFF
+
+
+def test_place_of_the_nth_bit_that_is_set():
+    text = """
+@T.prim_func
+def k(M: T.Tensor((256,), "uint32"), B: T.Tensor((256,), "int32"), N: T.Tensor((256,), "int32"), O: T.Tensor((256,), "uint32")):
+    with T.Kernel(1, threads=64):
+        with T.sblock("root"):
+            T.reads(M)
+            T.writes(O)
+            for i in T.Parallel(256):
+                O[i] = T.__fns(M[i], B[i], N[i])
+"""
+    rng = np.random.default_rng()
+    m = rng.integers(0, 2**32, 256).astype(np.uint32)
+    m[:3] = 0, 0xFFFFFFFF, 1 << 31
+    base, n = rng.integers(0, 32, 256).astype(np.int32), rng.integers(-8, 9, 256).astype(np.int32)
+    wanted = np.array([_nth_set(int(a), int(b), int(c)) for a, b, c in zip(m, base, n, strict=True)], np.uint32)
+    check(text, {"M": m, "B": base, "N": n, "O": poison((256,), np.uint32)}, {"O": wanted})

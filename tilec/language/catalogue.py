@@ -16,6 +16,7 @@ from tilec.ir.dtypes import ALL, HANDLE, STORED, lookup
 from tilec.language import (
     alloc,
     atomics,
+    bits,
     clusters,
     copy,
     extern,
@@ -39,7 +40,7 @@ from tilec.language import (
     threads,
     warp,
 )  # fmt: skip
-from tilec.language.bind import Entry, State, ignored, nearest, works
+from tilec.language.bind import Entry, State, ignored, nearest, refused, works
 from tilec.language.builder import Builder
 from tilec.language.values import Marker, Namespace, Primitive
 
@@ -55,7 +56,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Sizes": host.ENTRIES,
     "Atomics": atomics.ENTRIES,
     "Barriers, assertions, printing": sync.ENTRIES,
-    "Threads, warps, exchanges": warp.ENTRIES + threads.ENTRIES,
+    "Threads, warps, exchanges": warp.ENTRIES + bits.ENTRIES + threads.ENTRIES,
     "Clusters": clusters.ENTRIES,
     "The author's own CUDA": extern.ENTRIES + source_kernel.ENTRIES,
     "Particular instructions": moves.ENTRIES,
@@ -114,6 +115,7 @@ def modules() -> Mapping[str, Namespace]:
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
     layout |= {e.name: e.primitive() for e in sparse.LAYOUTS}
+    emitters = {e.name: e.primitive() for e in _EMITTERS}
     hints = {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
@@ -123,7 +125,9 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.layout": layout,
         "tilelang.cuda.intrinsics": layout,
         "tilelang.cuda.intrinsics.layout.mma_layout": layout,
-        "tilelang.intrinsics": layout,
+        "tilelang.cuda.intrinsics.macro.mma_macro_generator": emitters,
+        "tilelang.intrinsics": layout | emitters,
+        "tilelang.intrinsics.mma_macro_generator": emitters,
         "tilelang.autotuner": {"autotune": Marker("autotune")},
         "tilelang.jit": {"jit": Marker("jit"), "JITKernel": Marker("annotation")},
         "tilelang.transform": {"PassConfigKey": root["PassConfigKey"], "simplify_prim_func": Marker("ignore")},
@@ -163,13 +167,23 @@ _LAYOUTS = (
 )  # fmt: skip
 
 
+_EMITTERS = refused(
+    "use T.gemm, which chooses the instruction and loads its operands", "TensorCoreIntrinEmitter",
+    "TensorCoreIntrinEmitterWithLadderTransform", "INT4TensorCoreIntrinEmitter", "INT4TensorCoreIntrinEmitterWithLadderTransform",
+)  # fmt: skip
+"""Classes that write instructions one by one."""
+
+
 def _language() -> dict[str, Any]:
     """Members of tilelang.language."""
     members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
     members |= {name: lookup(name) for name in DTYPE_NAMES} | {"ptr": HANDLE, "handle": HANDLE}
     members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
     members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)
-    members["fp8"] = Namespace("tilelang.language.fp8", {"determine_fp8_type": works(determine_fp8_type, host=True)[0].primitive()})
+    fp8 = works(determine_fp8_type, "determine_torch_fp8_type", host=True)
+    members["fp8"] = Namespace("tilelang.language.fp8", {e.name: e.primitive() for e in fp8})
+    kinds = {name: members[name] for name in DTYPE_NAMES} | {"dtype": members["dtype"]}
+    members["dtypes"] = Namespace("tilelang.language.dtypes", kinds)
     members["make_swizzled_layout"] = _hint("make_swizzled_layout")
     return members
 

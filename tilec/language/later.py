@@ -13,7 +13,6 @@ _BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
 _VECTORS = "use T.copy, or T.vectorized over ordinary elements"
-_INTERNAL = "write it with T.* statements"
 
 ENTRIES: tuple[Entry, ...] = (
     refused(
@@ -34,6 +33,5 @@ ENTRIES: tuple[Entry, ...] = (
     + refused(
         _VECTORS, "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8", "float4_e2m1fnx2",
     )
-    + refused(_INTERNAL, "sblock", "block", "__fns")
     + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)
 )  # fmt: skip

@@ -125,6 +125,11 @@ def attr(b: Builder, node: Any, attr_key: Any = "", value: Any = None) -> WithSp
     return WithSpec("attr", enter)
 
 
+def sblock(b: Builder, name: Any = "", no_realize: Any = False) -> WithSpec:
+    """`with T.sblock("name"):` only groups the statements inside."""
+    return WithSpec("sblock", lambda b, run: run())
+
+
 def comm_reducer(b: Builder, fcombine: Any, identity: Any = None) -> Reducer:
     """A reduction from a function of two values and its neutral element."""
     return Reducer(fcombine)
@@ -234,4 +239,4 @@ def _through_memory(b: Builder, mine: Expr, group: _Group) -> Expr:
     return total
 
 
-ENTRIES: tuple[Entry, ...] = works(ws) + works(attr) + works(comm_reducer, host=True) + works(tvm_thread_allreduce)
+ENTRIES: tuple[Entry, ...] = works(ws) + works(attr) + works(comm_reducer, host=True) + works(tvm_thread_allreduce) + works(sblock, "block")
