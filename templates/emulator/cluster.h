@@ -14,7 +14,10 @@ __device__ __forceinline__ T* cluster_peer(T* p, int rank, TILEC_SITE) {
   return static_cast<T*>(tilec_peer(p, rank, tilec_line));
 }
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, int rank, TILEC_SITE) {
-  tilec_mbarrier_arrive_at(barrier, rank, tilec_line);
+  tilec_mbarrier_arrive_at(barrier, rank, 0, tilec_line);
+}
+__device__ __forceinline__ void mbarrier_expect_at(unsigned long long* barrier, int bytes, int rank, TILEC_SITE) {
+  tilec_mbarrier_arrive_at(barrier, rank, bytes, tilec_line);
 }
 __device__ __forceinline__ void bulk_copy_at(void* dst, const void* src, int bytes, unsigned long long* barrier, int rank, TILEC_SITE) {
   tilec_bulk_copy_at(dst, src, bytes, barrier, rank, tilec_line);

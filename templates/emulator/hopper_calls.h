@@ -16,7 +16,7 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line);
 void tilec_fence_proxy_async();
 void tilec_tma_load(void* dst, const void* map, void* barrier, int rank, int x, int y, int z, int u, int v, int line);
 void tilec_tma_multicast(void* dst, const void* map, void* barrier, int rank, int x, int y, int z, int u, int v, unsigned blocks, int line);
-void tilec_mbarrier_arrive_at(void* barrier, int rank, int line);
+void tilec_mbarrier_arrive_at(void* barrier, int rank, int bytes, int line);
 void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, int rank, int line);
 int tilec_cluster_rank();
 void tilec_cluster_arrive(int line);

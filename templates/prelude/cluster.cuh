@@ -50,6 +50,18 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, 
       ::"r"(shared_address(barrier)), "r"(rank) : "memory");
 }
 
+//@ mbarrier_expect_at needs: shared_address
+// One arrival at this barrier of block `rank` of the cluster, which announces that `bytes` will be copied there in this phase.
+__device__ __forceinline__ void mbarrier_expect_at(unsigned long long* barrier, int bytes, int rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %2;\n"
+      "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [there], %1;\n"
+      "}"
+      ::"r"(shared_address(barrier)), "r"(bytes), "r"(rank) : "memory");
+}
+
 //@ bulk_copy_at needs: shared_address
 // Queues a copy of `bytes` (a multiple of 16) from this block's src to the same place as dst in block `rank` of the cluster, where
 // `barrier` counts them. fence_proxy_async comes first, by whoever wrote src.

@@ -13,7 +13,9 @@ from typing import assert_never
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.advance import advancing
-from tilec.emit.by_hand import barriers_text, bulk_copy_text, control_text, mbarrier_text, product_text, team_condition, team_text
+from tilec.emit.by_hand import (
+    barriers_text, bulk_copy_text, control_text, mbarrier_text, product_text, send_text, team_condition, team_text,
+)  # fmt: skip
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
 from tilec.emit.hopper import bulk_store_text
@@ -35,7 +37,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
@@ -163,6 +165,8 @@ class BodyWriter:
                 return mbarrier_text(self.spell, s, facts)
             case PBulkCopy():
                 return bulk_copy_text(self.spell, s, self.maps, facts)
+            case PSend():
+                return send_text(self.spell, s, facts)
             case PControl():
                 return control_text(self.spell, s)
             case Fetch():

@@ -19,7 +19,7 @@ from tilec.ir.tile import Region
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.by_hand import span_of
 from tilec.plan.hand_products import row_of
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.plan import PGemm
 from tilec.record import record
@@ -66,6 +66,9 @@ def barriers_text(spell: Spelling, s: PBarriers) -> str:
 
 def mbarrier_text(spell: Spelling, s: PMbarrier, facts: Facts) -> str:
     """An arrival, an announcement or a wait."""
+    if s.buffer.peer is not None and s.buffer.view_of is not None:
+        spell.need("mbarrier_arrive_at")
+        return f"mbarrier_arrive_at({_slot(spell, s.buffer.view_of, s.index, facts)}, {spell.expr(s.buffer.peer, facts)});"
     name = f"{_MBARRIERS[s.kind]}_portable" if s.portable and s.kind in ("arrive", "wait") else _MBARRIERS[s.kind]
     spell.need(name)
     at = _slot(spell, s.buffer, s.index, facts)
@@ -85,11 +88,29 @@ def bulk_copy_text(spell: Spelling, s: PBulkCopy, maps: Mapping[TensorMap, str],
         barrier = _slot(spell, s.barrier, s.index, facts)
         spell.need("mbarrier_expect_bytes")
         calls.append(f"mbarrier_expect_bytes({barrier}, {s.bytes});")
-    spell.need(f"tma_load_{rank}d" if s.barrier is not None else f"tma_store_{rank}d")
+    function = f"tma_load_{rank}d{'_multicast' if s.mask else ''}" if s.barrier is not None else f"tma_store_{rank}d"
+    spell.need(function)
+    loads: list[str] = []
     for box in s.boxes:
         at, place = ", ".join(spell.expr(e, facts) for e in box.at), joined(tile, spell.expr(box.offset, facts))
-        load = f"tma_load_{rank}d({place}, &{name}, {barrier}, {at});"
-        calls.append(load if s.barrier is not None else f"tma_store_{rank}d(&{name}, {place}, {at});")
+        load = f"{function}({place}, &{name}, {barrier}, {at}{f', {s.mask}' if s.mask else ''});"
+        loads.append(load if s.barrier is not None else f"{function}(&{name}, {place}, {at});")
+    if s.mask:
+        spell.need("cluster_rank")
+        first = (s.mask & -s.mask).bit_length() - 1
+        loads = [render("parallel/if.cu.jinja", cond=f"cluster_rank() == {first}", then="\n".join(loads), orelse="").rstrip()]
+    return render("parallel/if.cu.jinja", cond="thread == 0", then="\n".join([*calls, *loads]), orelse="")
+
+
+def send_text(spell: Spelling, s: PSend, facts: Facts) -> str:
+    """A tile queued for another block by one thread."""
+    for entry in ("mbarrier_expect_at", "bulk_copy_at"):
+        spell.need(entry)
+    own = s.dst.view_of or s.dst
+    slot, peer = _slot(spell, s.barrier, s.index, facts), spell.expr(s.peer, facts)
+    src = joined(spell.tile_pointer(s.src), spell.expr(s.offset, facts))
+    dst = joined(spell.tile_pointer(own), spell.expr(s.there, facts))
+    calls = [f"mbarrier_expect_at({slot}, {s.bytes}, {peer});", f"bulk_copy_at({dst}, {src}, {s.bytes}, {slot}, {peer});"]
     return render("parallel/if.cu.jinja", cond="thread == 0", then="\n".join(calls), orelse="")
 
 

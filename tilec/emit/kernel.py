@@ -87,7 +87,7 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
         minimum=target.number * 10, target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected,
         ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels), layouts=list(file.layouts.values()),
         sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
-        maps=maps,
+        partial=maps or any(v.hopper for plan in plans for launch in plan.launches for v in launch.variants),
     )  # fmt: skip
     return text + "\n"
 

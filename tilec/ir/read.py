@@ -294,7 +294,7 @@ class _Statements(Reader):
                 self.expect("->")
                 target = self.region()
                 barrier, index = self._slot() if self.accept("at") else (None, None)
-                return BulkCopy(source, target, barrier, index, span)
+                return BulkCopy(source, target, barrier, index, span, self.number() if self.accept("mask") else 0)
             case "copy":
                 src = self.region()
                 self.expect("->")

@@ -260,7 +260,7 @@ def _declarations(s: Stmt, names: Names, indent: str) -> list[str]:
     """Lines for the views and workspaces that `s` is the first to use."""
     sources, targets = regions(s)
     used = [r.buffer for r in (*sources, *targets)]
-    if isinstance(s, Store | Atomic | Alloc):
+    if isinstance(s, Store | Atomic | Alloc | Mbarrier):
         used.append(s.buffer)
     used += [x.buffer for e in stmt_exprs(s) for x in walk_expr(e) if isinstance(x, Load)]
     lines = []
@@ -354,7 +354,8 @@ def _tile(s: Stmt, names: Names) -> str:
             return f"copy {_region(src, names)} -> {_region(dst, names)}"
         case BulkCopy(src, dst, barrier, index):
             text = f"bulk_copy {_region(src, names)} -> {_region(dst, names)}"
-            return text if barrier is None or index is None else f"{text} at {names.of(barrier)}[{_expr(index, names, 0)}]"
+            text = text if barrier is None or index is None else f"{text} at {names.of(barrier)}[{_expr(index, names, 0)}]"
+            return f"{text} mask {s.mask}" if s.mask else text
         case Fill(dst, value):
             return f"fill {_region(dst, names)} = {_expr(value, names, 0)}"
         case Gemm():

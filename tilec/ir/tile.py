@@ -237,7 +237,9 @@ class BulkCopy:
     """dst = src, queued for the copy engine once for all executing threads; one side is global, the other shared.
 
     A load tells `barrier[index]` to expect its bytes, and they arrive there. A store has no barrier; it belongs to the group
-    that the next Control("stores_commit") closes.
+    that the next Control("stores_commit") closes. From a shared tile to that of another block of the cluster it is an arrival at the
+    barrier there, and brings its bytes. A load with a `mask` is the same in all blocks of the cluster whose bits are set: one of
+    them may load for all.
     """
 
     src: Region
@@ -245,6 +247,7 @@ class BulkCopy:
     barrier: Buffer | None = None
     index: Expr | None = None
     span: Span = NOWHERE
+    mask: int = 0
 
 
 @record

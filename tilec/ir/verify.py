@@ -390,8 +390,9 @@ class _Checker:
                 self.region(src)
                 self.region(dst)
                 self.same_box(src, dst, src.extents)
+                sent = src.buffer.scope is Scope.SHARED and dst.buffer.peer is not None
                 load = src.buffer.scope is Scope.GLOBAL and dst.buffer.scope is Scope.SHARED
-                if src.buffer.dtype != dst.buffer.dtype or load is (barrier is None):
+                if src.buffer.dtype != dst.buffer.dtype or (load or sent) is (barrier is None) or (s.mask and not load):
                     self.broken(f"a bulk copy of `{src.buffer.name}` to `{dst.buffer.name}`")
                 if barrier is not None and index is not None:
                     self.element(barrier, (index,))

@@ -7,16 +7,18 @@ T.copy_cluster(A[by * 64, k], A_s, cluster_mask=0b11)   ->  blocks 0 and 1 get w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Barrier, Copy, If, Region, Seq, Stmt
+from tilec.ir.tile import Barrier, BulkCopy, Copy, If, Region, Seq, Stmt
 from tilec.ir.visit import buffers_of, map_expr, walk_stmt
 from tilec.language.access import as_expr, buffer_label, host_int
 from tilec.language.arith import binary
+from tilec.language.barriers import barrier_of
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder, LaunchState
 from tilec.language.context import in_kernel, scope_error, tile_statement
@@ -79,55 +81,75 @@ def copy_cluster(
 ) -> None:  # fmt: skip
     """T.copy across blocks of a cluster: with `dst_block`, from this block's tile to the same tile of that block, visible there behind
     a cluster barrier; with `cluster_mask`, what its lowest block would copy to all blocks whose bits are set."""
-    launch = in_kernel(b, "copy_cluster")
     tile_statement(b, "copy_cluster")
     for side, name in ((src, "source"), (dst, "destination")):
         if not isinstance(side, (Buffer, Ref)):
             raise b.error("TL0206", f"the {name} of T.copy_cluster must be a buffer or a region of one, got {describe(side)}")
-    if remote_barrier is not None:
-        raise b.error("TL0204", "`remote_barrier` is not supported yet", help="leave it out, and write T.cluster_sync() behind the copy")
     if (dst_block is None) == (cluster_mask is None):
         raise b.error("TL0203", "T.copy_cluster takes either `dst_block` or `cluster_mask`", help="T.copy copies within the block")
     source, target = pair(b, "copy_cluster", src, dst)
     if dst_block is not None:
-        _to_block(b, launch, source, target, dst_block)
-    else:
-        _to_blocks(b, launch, source, target, host_int(b, cluster_mask, "cluster_mask"))
+        _to_block(b, source, target, dst_block, remote_barrier)
+        return
+    if remote_barrier is not None:
+        raise b.error("TL0202", "a multicast of T.copy_cluster has no `remote_barrier`", help="T.tma_copy has a barrier and a mask")
+    scope_error(b, source.buffer, "the source of a multicast", (Scope.GLOBAL,), "use `dst_block` to send a tile")
+    shared_by_mask(b, source, mask_of(b, cluster_mask), lambda region, _: Copy(region, target, b.span))
 
 
-def _to_block(b: Builder, launch: LaunchState, source: Region, target: Region, block: Any) -> None:
-    """A tile of this block to that of another one."""
+def _to_block(b: Builder, source: Region, target: Region, block: Any, barrier: Any) -> None:
+    """A tile of this block to that of another one; with a barrier by the copy engine, which counts as an arrival there."""
     scope_error(b, target.buffer, "the destination of T.copy_cluster", (Scope.SHARED,), "allocate it with T.alloc_shared")
     scope_error(b, source.buffer, "what T.copy_cluster sends", (Scope.SHARED, Scope.FRAGMENT), "copy it to shared memory first")
-    size = prod(launch.cluster)
+    there = replace(target, buffer=of_block(b, target.buffer, block))
+    if barrier is None:
+        b.emit(Copy(source, there, b.span))
+        return
+    slot, index = barrier_of(b, "copy_cluster", barrier)
+    if there.buffer is target.buffer:
+        raise b.error("TL0407", "a launch without clusters has no remote barrier", help="T.Kernel(..., cluster_dims=...)")
+    if source.buffer.scope is not Scope.SHARED or source.buffer.dtype != target.buffer.dtype:
+        kind = f"{source.buffer.dtype} in {source.buffer.scope.value} memory"
+        text = f"the copy engine sends shared tiles as they are: `{source.buffer.name}` is {kind}"
+        raise b.error("TL0322", text, *buffer_label(source.buffer), help="leave out `remote_barrier`, or send a shared tile of one type")
+    b.emit(BulkCopy(source, there, slot, index, b.span))
+
+
+def of_block(b: Builder, own: Buffer, block: Any) -> Buffer:
+    """The tile, or the barriers, of another block of the cluster; the own ones in a launch without clusters."""
+    size = prod(in_kernel(b, "copy_cluster").cluster)
     rank: Expr = as_expr(b, block, INT32)
     if isinstance(rank, Const) and not 0 <= int(rank.value) < size:
         raise b.error("TL0407", f"there is no block {int(rank.value)} in a cluster of {size}", help="T.Kernel(..., cluster_dims=...)")
     if size == 1:
-        b.emit(Copy(source, target, b.span))
-        return
+        return own
     if not isinstance(rank, Const | Var):
         rank = held(b, rank, "peer")
-    own = target.buffer
-    there = Buffer(f"{own.name}_there", own.dtype, own.shape, own.scope, view_of=own, span=own.span, peer=rank)
-    b.emit(Copy(source, replace(target, buffer=there), b.span))
+    return Buffer(f"{own.name}_there", own.dtype, own.shape, own.scope, view_of=own, span=own.span, peer=rank)
 
 
-def _to_blocks(b: Builder, launch: LaunchState, source: Region, target: Region, mask: int) -> None:
-    """What the lowest block of a mask would copy, to each block of the mask; the others copy for themselves."""
-    scope_error(b, source.buffer, "the source of a multicast", (Scope.GLOBAL,), "use `dst_block` to send a tile")
-    size = prod(launch.cluster)
+def mask_of(b: Builder, value: Any) -> int:
+    """A mask of blocks of the cluster."""
+    mask, size = host_int(b, value, "cluster_mask"), prod(in_kernel(b, "copy_cluster").cluster)
     if not 0 < mask < 1 << size:
         raise b.error("TL0407", f"the mask {mask:#x} names blocks that a cluster of {size} does not have")
+    return mask
+
+
+def shared_by_mask(b: Builder, source: Region, mask: int, make: Callable[[Region, bool], Stmt]) -> None:
+    """What the lowest block of a mask would copy, for each block of the mask; the others copy for themselves. `make` makes the copy of
+    a region, and is told whether it is a block's own."""
+    launch = in_kernel(b, "copy_cluster")
+    size = prod(launch.cluster)
     first = (mask & -mask).bit_length() - 1
     table = _places(launch, first)
     starts = tuple(_seen_from(b, e, table, source.buffer) for e in source.starts)
-    shared = Copy(replace(source, starts=starts), target, b.span)
+    shared = make(replace(source, starts=starts), False)
     if mask == (1 << size) - 1:
         b.emit(shared)
         return
     bit = Binary("and", Binary("shr", Const(mask, INT32), as_expr(b, _rank(b, launch)), INT32), Const(1, INT32), INT32)
-    there, own = Seq((shared,), b.span), Seq((Copy(source, target, b.span),), b.span)
+    there, own = Seq((shared,), b.span), Seq((make(source, True),), b.span)
     b.emit(If(Compare("ne", bit, Const(0, INT32)), there, own, b.span))
 
 
@@ -180,7 +202,8 @@ def _flat(s: Stmt) -> list[Stmt]:
 
 def _reaches(s: Stmt) -> bool:
     """True when a statement touches the memory of another block."""
-    return any(buffer.peer is not None for x in walk_stmt(s) for buffer in buffers_of(x))
+    inside = tuple(walk_stmt(s))
+    return any(isinstance(x, BulkCopy) and x.mask for x in inside) or any(b.peer is not None for x in inside for b in buffers_of(x))
 
 
 ENTRIES: tuple[Entry, ...] = (

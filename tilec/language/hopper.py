@@ -14,13 +14,15 @@ from tilec.ir.dtypes import BOOL, INT32, UINT64
 from tilec.ir.expr import Buffer, Cast, Const, Expr, Scope
 from tilec.ir.tile import Alloc, BulkCopy, Control, Mbarrier, Seq, Stmt
 from tilec.ir.visit import map_stmt, walk_stmt
-from tilec.language.access import as_expr, buffer_label, element
+from tilec.language.access import as_expr, buffer_label
+from tilec.language.barriers import barrier_of
 from tilec.language.bind import Entry, ignored, works
 from tilec.language.builder import Builder
+from tilec.language.clusters import mask_of, of_block, shared_by_mask
 from tilec.language.context import host_flag, host_int, in_kernel, tile_statement
 from tilec.language.extents import constant
 from tilec.language.gemm import queued_gemm
-from tilec.language.regions import is_element, pair
+from tilec.language.regions import pair
 from tilec.language.show import describe
 from tilec.language.values import Ref
 
@@ -46,6 +48,11 @@ def alloc_barrier(b: Builder, arrive_count: Any) -> Buffer:
     return buffer
 
 
+def alloc_cluster_barrier(b: Builder, arrive_count: Any) -> Buffer:
+    """T.alloc_barrier, at which the other blocks of the cluster may arrive too: by T.barrier_arrive(bar, block) and T.copy_cluster."""
+    return alloc_barrier(b, arrive_count)
+
+
 def create_list_of_mbarrier(b: Builder, *counts: Any) -> None:
     """T.alloc_barrier of all counts, for T.get_mbarrier."""
     launch = in_kernel(b, "create_list_of_mbarrier")
@@ -62,9 +69,14 @@ def get_mbarrier(b: Builder, index: Any) -> Ref:
     return Ref(launch.listed, (index,), b.span)
 
 
-def barrier_arrive(b: Builder, mbarrier: Any) -> None:
-    """One arrival of each thread that comes here."""
-    _signal(b, "barrier_arrive", "arrive", mbarrier)
+def barrier_arrive(b: Builder, mbarrier: Any, cta_id: Any = None) -> None:
+    """One arrival of each thread that comes here, at the barrier of the block `cta_id` of the cluster where one is given."""
+    if cta_id is None:
+        _signal(b, "barrier_arrive", "arrive", mbarrier)
+        return
+    _outside_parallel(b, "barrier_arrive")
+    buffer, index = barrier_of(b, "barrier_arrive", mbarrier)
+    b.emit(Mbarrier("arrive", of_block(b, buffer, cta_id), index, None, b.span))
 
 
 def barrier_wait(b: Builder, mbarrier: Any, parity: Any) -> None:
@@ -90,24 +102,8 @@ def cp_async_barrier_noinc(b: Builder, mbarrier: Any) -> None:
 def _signal(b: Builder, name: str, kind: str, barrier: Any, value: Expr | None = None) -> None:
     in_kernel(b, name)
     _outside_parallel(b, name)
-    buffer, index = _barrier(b, name, barrier)
+    buffer, index = barrier_of(b, name, barrier)
     b.emit(Mbarrier(kind, buffer, index, value, b.span))
-
-
-def _barrier(b: Builder, name: str, value: Any) -> tuple[Buffer, Expr]:
-    """The barrier that an argument names: an element of T.alloc_barrier's, or all of it where it is one."""
-    launch = in_kernel(b, name)
-    if isinstance(value, (int, Expr)) and not isinstance(value, bool) and launch.listed is not None:
-        value = Ref(launch.listed, (value,), b.span)
-    if isinstance(value, Buffer) and value in launch.barriers:
-        if len(launch.barriers[value]) > 1:
-            text = f"`{value.name}` is {len(launch.barriers[value])} barriers, T.{name} takes one"
-            raise b.error("TL0206", text, *buffer_label(value), help=f"index it: `{value.name}[0]`")
-        return value, Const(0, INT32)
-    if isinstance(value, Ref) and is_element(value) and value.buffer in launch.barriers:
-        (index,) = element(b, value)
-        return value.buffer, index
-    raise b.error("TL0206", f"T.{name} takes a barrier, got {describe(value)}", help="T.alloc_barrier makes barriers")
 
 
 def _parity(b: Builder, value: Any) -> Expr:
@@ -130,10 +126,14 @@ def _bytes(b: Builder, value: Any) -> Expr:
 
 def tma_copy(
     b: Builder, src: Any, dst: Any, *, barrier: Any = None, leader_scope_threads: Any = None, eviction_policy: Any = None,
-    annotations: Any = None,
+    annotations: Any = None, cluster_mask: Any = None,
 ) -> None:  # fmt: skip
     """dst = src by the copy engine. A load announces its bytes at `barrier` and returns: T.barrier_arrive and T.barrier_wait do the
-    rest. A store returns too: T.tma_store_arrive and T.tma_store_wait do the rest. Without a copy engine, an ordinary copy."""
+    rest. A store returns too: T.tma_store_arrive and T.tma_store_wait do the rest. Without a copy engine, an ordinary copy.
+
+    With `cluster_mask`, the blocks of the cluster whose bits are set come here together and get what the lowest of them would load,
+    by one multicast; each waits at its own barrier.
+    """
     tile_statement(b, "tma_copy")
     for side, name in ((src, "source"), (dst, "destination")):
         if not isinstance(side, (Buffer, Ref)):
@@ -157,8 +157,12 @@ def tma_copy(
         return
     if barrier is None:
         raise b.error("TL0203", "a load of T.tma_copy needs a barrier", help="T.tma_copy(A[...], A_s, barrier=ready)")
-    buffer, index = _barrier(b, "tma_copy", barrier)
-    b.emit(BulkCopy(source, target, buffer, index, b.span))
+    buffer, index = barrier_of(b, "tma_copy", barrier)
+    if cluster_mask is None:
+        b.emit(BulkCopy(source, target, buffer, index, b.span))
+        return
+    mask = mask_of(b, cluster_mask)
+    shared_by_mask(b, source, mask, lambda region, own: BulkCopy(region, target, buffer, index, b.span, 0 if own else mask))
 
 
 def tma_store_arrive(b: Builder) -> None:
@@ -267,6 +271,7 @@ def without_controls(body: Stmt) -> Stmt:
 
 ENTRIES: tuple[Entry, ...] = (
     works(alloc_barrier)
+    + works(alloc_cluster_barrier)
     + works(create_list_of_mbarrier)
     + works(get_mbarrier)
     + works(barrier_arrive, "mbarrier_arrive")

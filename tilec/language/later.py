@@ -9,7 +9,6 @@ from tilec.language.access import LATER_DTYPES
 from tilec.language.bind import Entry, refused
 
 _COPIES = "use T.tma_copy, or T.copy, which chooses the mechanism and waits for it"
-_BARRIERS = "use T.Pipelined; the compiler places the barriers"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
 _VECTORS = "use T.copy, or T.vectorized over ordinary elements"
@@ -18,9 +17,6 @@ ENTRIES: tuple[Entry, ...] = (
     refused(
         _COPIES, "tma_load", "tma_store", "tma_gather4",
         "tma_gather4_bytes", "tma_scatter4", "create_tma_descriptor",
-    )
-    + refused(
-        _BARRIERS, "alloc_cluster_barrier",
     )
     + refused(
         _ROLES, "WSID", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "annotate_ws_schedule", "ws_op",

@@ -15,7 +15,7 @@ from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
-from tilec.plan.hand_plan import PBulkCopy, PMbarrier
+from tilec.plan.hand_plan import PBulkCopy, PMbarrier, PSend
 from tilec.plan.plan import (
     AsyncCopy,
     FillRegisters,
@@ -162,6 +162,9 @@ class _Walk:
                     visit(s.consumers)
                 case PBulkCopy():
                     (reads if s.barrier is None else writes).add(storage(s.tile))
+                case PSend():
+                    read(s.offset, s.there)
+                    reads.add(storage(s.src))
                 case PMbarrier() if s.value is not None:
                     read(s.value)
                 case PBarrier():

@@ -40,7 +40,7 @@ def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, Shar
     barred: set[Buffer] = set()
     for s in walk_stmt(body):
         sides: Iterable[Region] = ()
-        if isinstance(s, BulkCopy):
+        if isinstance(s, BulkCopy) and s.dst.buffer.peer is None:
             sides = (s.src, s.dst)
         elif isinstance(s, Gemm) and gemms[id(s)].kind == "wgmma":
             sides = (s.a, s.b)
@@ -62,7 +62,8 @@ def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, Shar
             continue
         panel = span // item if row > span else 0
         out[b] = SharedLayout(shape, item, span // item, span_swizzle(span), panel)
-    return out
+    peers = {b: b.view_of for s in walk_stmt(body) for b in buffers_of(s) if b.peer is not None}
+    return out | {b: out[own] for b, own in peers.items() if own in out}
 
 
 def _shared_beside_registers(s: Stmt) -> list[Buffer]:

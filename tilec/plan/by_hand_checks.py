@@ -12,14 +12,11 @@ from tilec.diagnostics import Label, Span, error
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, BulkCopy, Control, For, Gemm, If, Mbarrier, Parallel, Stmt, While
-from tilec.ir.visit import buffers_of, regions, stmt_children, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, regions, stmt_children, storage, walk_expr, walk_stmt
 
 
 def check_by_hand(launch: Launch) -> dict[int, frozenset[Buffer]]:
     """Raises an error for what cannot work. For each wait for products (by id()) the accumulators that are complete behind it."""
-    if launch.cluster != (1, 1, 1):
-        text = "barriers and queued work of the author's own in a cluster of blocks are not supported yet"
-        raise error("TL0204", text, launch.span, help="leave out cluster_dims, or use T.Pipelined and T.gemm")
     teams = Teams.of(launch)
     _check_arrivals(launch.body, teams)
     _check_barriers(launch.body, teams)
@@ -38,7 +35,12 @@ def _check_arrivals(body: Stmt, teams: Teams) -> None:
     arrivals: dict[Buffer, list[tuple[int | None, Span]]] = {}
     waits: dict[Buffer, Span] = {}
     for s, takers in _walk_takers(body, teams, list(range(teams.block.count))):
+        if isinstance(s, BulkCopy) and s.barrier is not None and s.dst.buffer.peer is not None:
+            arrivals.setdefault(s.barrier, []).append((None, s.span))
         if not isinstance(s, Mbarrier):
+            continue
+        if s.buffer.peer is not None:  # several blocks may arrive, or none
+            arrivals.setdefault(storage(s.buffer), []).append((None, s.span))
             continue
         if s.kind == "init" and isinstance(s.value, Const):
             counts.setdefault(s.buffer, set()).add(int(s.value.value))

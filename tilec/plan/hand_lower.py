@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from tilec.analysis.facts import Facts
 from tilec.analysis.teams import Team, Teams
 from tilec.diagnostics import Diagnostic, Label, Severity, error
-from tilec.ir.expr import Buffer, Scope
-from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Parallel, Stmt
+from tilec.analysis.ranges import divisor
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
+from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Parallel, Region, Stmt
 from tilec.ir.visit import stmt_children, stmt_exprs, storage, walk_stmt
 from tilec.plan.by_hand import bulk_boxes, operand_fits
-from tilec.plan.domains import static
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.domains import add, static
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper_plan import TensorMap
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
@@ -52,7 +55,7 @@ class HandLowering(Lowering):
             return list(self.sequence((side,), facts, uniform).body)
         out = Lowering.statement(self, s, facts, uniform)
         whole = not stmt_children(s) or isinstance(s, Parallel) or (len(out) == 1 and isinstance(out[0], TileLoop))
-        if not self.hand.hopper or not whole or isinstance(s, BulkCopy):
+        if not whole or isinstance(s, BulkCopy):
             return out
         written = touched([s])[1] & self.seen_by_engine()
         return [*out, PControl("fence", 0, span=s.span)] if written and out else out
@@ -66,9 +69,10 @@ class HandLowering(Lowering):
         return s.then if taken else s.orelse
 
     def seen_by_engine(self) -> frozenset[Buffer]:
-        """Tiles that bulk stores and products of warp groups read."""
+        """Tiles that bulk stores and products of warp groups read; in a portable body those that go to other blocks."""
         if self.engine is None:
-            found = [s.src.buffer for s in walk_stmt(self.at.launch_body) if isinstance(s, BulkCopy)]
+            copies = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, BulkCopy)]
+            found = [s.src.buffer for s in copies if self.hand.hopper or s.dst.buffer.peer is not None]
             gemms = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, Gemm) and self.at.gemms[id(s)].kind == "wgmma"]
             found += [r.buffer for s in gemms for r in (s.a, s.b)]
             self.engine = frozenset(storage(b) for b in found if b.scope is Scope.SHARED)
@@ -133,6 +137,8 @@ class HandLowering(Lowering):
     def bulk_copy(self, s: BulkCopy, facts: Facts) -> list[PStmt]:
         """A copy by the copy engine; by the threads where there is none, or it cannot do this one."""
         self.note_loads(stmt_exprs(s), facts)
+        if s.dst.buffer.peer is not None:
+            return [send(s, self.at.tiles, facts)]
         tile = s.dst if s.barrier is not None else s.src
         reason = "" if self.hand.hopper else "not for this body"
         found = reason or bulk_boxes(s, self.at.tiles(tile.buffer), facts)
@@ -144,7 +150,43 @@ class HandLowering(Lowering):
         tensor, boxes = found
         self.maps.setdefault(tensor)
         size = prod(static(e) or 1 for e in tile.extents) * tile.buffer.dtype.bytes
-        return [PBulkCopy(tensor, tile.buffer, boxes, size, s.barrier, s.index, s.span)]
+        mask = s.mask if len(tensor.box) == 2 else 0
+        if s.mask and not mask:
+            text = "each block loads for itself: a multicast has boxes of two dimensions"
+            self.remarks.append(Diagnostic(Severity.REMARK, "TL0505", text, s.span))
+        return [PBulkCopy(tensor, tile.buffer, boxes, size, s.barrier, s.index, s.span, mask)]
+
+
+def send(s: BulkCopy, tiles: Callable[[Buffer], SharedLayout], facts: Facts) -> PSend:
+    """A tile that goes to another block of the cluster. Raises where its elements, or its place there, are not in one piece."""
+    assert s.barrier is not None and s.index is not None and s.dst.buffer.peer is not None
+    places = [_piece(r, tiles(r.buffer)) for r in (s.src, s.dst)]
+    item, count = s.src.buffer.dtype.bytes, prod(static(e) or 0 for e in s.src.extents)
+    same = tiles(s.src.buffer) == tiles(s.dst.buffer) and s.src.extents == s.dst.extents == s.src.buffer.shape
+    fits = all(p is not None and divisor(p, facts) * item % CHUNK == 0 for p in places) or same
+    if not fits or count * item % CHUNK or count == 0:
+        text = f"a part of {s.src.buffer.name} that the copy engine sends must be one piece of whole 16 bytes, at both ends"
+        help = "send whole tiles or whole rows, or leave out `remote_barrier` and write T.cluster_sync() behind the copy"
+        raise error("TL0406", text, s.span, *_where(s.src.buffer), help=help)
+    zero = Const(0, INT32)
+    first, second = (zero if same or p is None else p for p in places)
+    return PSend(s.src.buffer, first, s.dst.buffer, second, count * item, s.dst.buffer.peer, s.barrier, s.index, s.span)
+
+
+def _piece(r: Region, layout: SharedLayout) -> Expr | None:
+    """The first element of a region whose elements lie one behind the other; None for any other."""
+    shape, extents = layout.shape, [static(e) for e in r.extents]
+    if layout.swizzle is not None or layout.panel or layout.pitch != shape[-1]:
+        return None
+    whole = len(shape)
+    while whole and extents[whole - 1] == shape[whole - 1]:
+        whole -= 1
+    if any(e != 1 for e in extents[: max(0, whole - 1)]):
+        return None
+    at: Expr = Const(0, INT32)
+    for start, extent in zip(r.starts, shape, strict=True):
+        at = add(Binary("mul", at, Const(extent, INT32), INT32), start)
+    return at
 
 
 def _where(b: Buffer) -> tuple[Label, ...]:

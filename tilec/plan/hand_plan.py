@@ -51,7 +51,8 @@ class BulkBox:
 
 @record
 class PBulkCopy:
-    """Boxes queued by the first thread that is here; of a load with a `barrier`, which expects `bytes` more."""
+    """Boxes queued by the first thread that is here; of a load with a `barrier`, which expects `bytes` more. With a `mask` the lowest
+    block of it loads into all of them."""
 
     map: TensorMap
     tile: Buffer
@@ -59,6 +60,23 @@ class PBulkCopy:
     bytes: int
     barrier: Buffer | None
     index: Expr | None
+    span: Span = NOWHERE
+    mask: int = 0
+
+
+@record
+class PSend:
+    """`bytes` from element `offset` of a shared tile, to element `there` of one of the block `peer` of the cluster, queued by the first
+    thread that is here; one arrival at the barrier there, which expects these bytes."""
+
+    src: Buffer
+    offset: Expr
+    dst: Buffer
+    there: Expr
+    bytes: int
+    peer: Expr
+    barrier: Buffer
+    index: Expr
     span: Span = NOWHERE
 
 

@@ -21,7 +21,7 @@ from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper_plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
@@ -511,6 +511,7 @@ PStmt: TypeAlias = (
     | PBarriers
     | PMbarrier
     | PBulkCopy
+    | PSend
     | PControl
     | Pipeline
     | Fetch

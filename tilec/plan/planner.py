@@ -295,7 +295,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
         lowering = _lowering(room, setting)
         body = lowering.sequence((legal.body,), facts, True)
     if room.hand is not None:
-        body = with_barriers(body, room.hand.hopper)
+        body = with_barriers(body, room.hand.hopper or launch.cluster != ALONE)
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))

@@ -2,13 +2,13 @@
 
 The threads are cut into groups that take every branch of a team together (see `analysis.teams`). Each group runs the body by
 itself, one at a time, until it must wait; a tile statement happens once, when all groups of its team have come to it. When no
-group can go on, the run ends with an error that says where each of them waits.
+group can go on, the run ends with an error that says where each of them waits. The blocks of a cluster take turns in the same way.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from tilec.diagnostics import Span
 from tilec.ir.expr import Buffer
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import If, Mbarrier
+from tilec.ir.visit import storage
 from tilec.reference.errors import MeaningError
 from tilec.reference.masks import Mask
 from tilec.reference.values import Array
@@ -36,6 +37,14 @@ class Phases:
     missing: int
     bytes: int = 0
     over: int = 0
+
+    def arrive(self, count: int, name: str, span: Span) -> None:
+        """`count` arrivals at once."""
+        if count > self.missing:
+            who = f"{count} threads arrive" if count > 1 else "one arrives"
+            raise MeaningError(f"{who} at {name}, which expects {self.missing} more in this phase", span)
+        self.missing -= count
+        self.settle()
 
     def settle(self) -> None:
         """Ends the phase when nothing is missing."""
@@ -59,17 +68,50 @@ class _Stopped(Exception):
 
 @dataclass(slots=True)
 class Block:
-    """One block in execution: its groups, its barriers, and whose turn it is."""
+    """One block in execution: its groups, of which `first` is the number on the stage of the first one, and its barriers."""
 
     teams: Teams
     groups: tuple[Team, ...]
+    stage: Stage
+    rank: int = 0
+    first: int = 0
     barriers: dict[tuple[Buffer, int], Phases] = field(default_factory=dict)
     met: dict[tuple[Team, int], int] = field(default_factory=dict)  # groups that came to the n-th meeting of a team
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of its groups are done."""
+        return all(self.stage.done[self.first : self.first + len(self.groups)])
+
+
+@dataclass(slots=True)
+class Stage:
+    """Blocks that run at once, the groups of all of them by number, and whose turn it is."""
+
+    blocks: list[Block] = field(default_factory=list)
+    groups: list[tuple[Block, Team]] = field(default_factory=list)
     waits: list[_Wait | None] = field(default_factory=list)
     done: list[bool] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)  # of each group at the cluster's barrier
     turn: int = 0
     failure: BaseException | None = None
     baton: threading.Condition = field(default_factory=threading.Condition)
+
+    def enter(self, launch: Launch) -> Block:
+        """One block more."""
+        teams = Teams.of(launch)
+        block = Block(teams, groups_of(launch, teams), self, len(self.blocks), len(self.groups))
+        self.blocks.append(block)
+        self.groups += [(block, g) for g in block.groups]
+        count = len(block.groups)
+        self.waits += [None] * count
+        self.done += [False] * count
+        self.arrivals += [0] * count
+        return block
+
+    def met(self, count: int) -> bool:
+        """Whether all groups that are not done came to the cluster's barrier `count` times."""
+        return all(n >= count or d for n, d in zip(self.arrivals, self.done, strict=True))
 
     def wait(self, me: int, ready: Callable[[], bool], what: str, span: Span) -> None:
         """Lets other groups run until `ready()`."""
@@ -118,9 +160,12 @@ class Block:
 
     def _deadlock(self) -> MeaningError:
         """Where everybody waits."""
-        stuck = [(g, w) for g, w in zip(self.groups, self.waits, strict=True) if w is not None]
-        parts = [f"threads {g.first} to {g.stop - 1} wait {w.what} in line {w.span.line}" for g, w in stuck]
-        return MeaningError(f"no thread can go on: {'; '.join(parts)}", stuck[0][1].span)
+        stuck = [(b, g, w) for (b, g), w in zip(self.groups, self.waits, strict=True) if w is not None]
+        parts = []
+        for b, g, w in stuck:
+            where = f" of block {b.rank} of the cluster" if len(self.blocks) > 1 else ""
+            parts.append(f"threads {g.first} to {g.stop - 1}{where} wait {w.what} in line {w.span.line}")
+        return MeaningError(f"no thread can go on: {'; '.join(parts)}", stuck[0][2].span)
 
 
 @dataclass(slots=True)
@@ -131,6 +176,7 @@ class Crew:
     me: int
     team: Team
     met: dict[Team, int] = field(default_factory=dict)
+    waits: int = 0  # at the cluster's barrier
 
     @property
     def mates(self) -> int:
@@ -150,7 +196,33 @@ class Crew:
         if met[turn] == mates:
             work()
             met[turn] += 1
-        self.block.wait(self.me, lambda: met[turn] > mates, what, span)
+        self.block.stage.wait(self.me, lambda: met[turn] > mates, what, span)
+
+    def meet_cluster(self, kind: str, span: Span) -> None:
+        """An arrival at the barrier of the cluster, the wait behind one, or both."""
+        stage = self.block.stage
+        if kind != "cluster_wait":
+            if stage.arrivals[self.me] > self.waits:
+                raise MeaningError("this block comes at the cluster's barrier again without having waited there", span)
+            stage.arrivals[self.me] += 1
+        if kind not in ("cluster", "cluster_wait"):
+            return
+        if stage.arrivals[self.me] == self.waits:
+            raise MeaningError("this block waits at the cluster's barrier without having come there", span)
+        self.waits += 1
+        count = self.waits
+        stage.wait(self.me, lambda: stage.met(count), "at the cluster's barrier", span)
+
+    def peer(self, rank: int, span: Span) -> Block:
+        """Another block of the cluster, which must run."""
+        blocks = self.block.stage.blocks
+        if not 0 <= rank < len(blocks):
+            raise MeaningError(f"there is no block {rank} in a cluster of {len(blocks)}", span)
+        if blocks[rank].ended:
+            raise MeaningError(f"block {rank} of the cluster has ended: a cluster barrier is missing", span)
+        if self.waits == 0 and blocks[rank] is not self.block:
+            raise MeaningError(f"nothing tells that block {rank} of the cluster has begun: a cluster barrier is missing", span)
+        return blocks[rank]
 
 
 def groups_of(launch: Launch, teams: Teams) -> tuple[Team, ...]:
@@ -165,31 +237,34 @@ def groups_of(launch: Launch, teams: Teams) -> tuple[Team, ...]:
     return tuple(Team(a, b - a) for a, b in pairwise(ordered))
 
 
-def run_crews(launch: Launch, state: Callable[[Crew], State], body: Callable[[State, Mask], None]) -> None:
-    """Runs a block: `state` makes the state of a group, `body` executes the launch's statements for its threads."""
-    teams = Teams.of(launch)
-    groups = groups_of(launch, teams)
-    block = Block(teams, groups, waits=[None] * len(groups), done=[False] * len(groups))
-    numbers = np.arange(teams.block.count)
-
-    def work(me: int) -> Callable[[], None]:
-        group = groups[me]
-        mask: Mask = True if len(groups) == 1 else (numbers >= group.first) & (numbers < group.stop)
-        return lambda: body(state(Crew(block, me, teams.block)), mask)
-
-    workers = [threading.Thread(target=block.run, args=(n, work(n)), daemon=True) for n in range(len(groups))]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    if block.failure is not None:
-        raise block.failure
+def run_crews(launch: Launch, makers: Sequence[Callable[[Crew], State]], body: Callable[[State, Mask], None]) -> None:
+    """Runs the blocks of a cluster, or one block: `makers` make the state of a group, `body` executes the launch's statements for
+    its threads."""
+    stage = Stage()
+    work: list[Callable[[], None]] = []
+    for make in makers:
+        block = stage.enter(launch)
+        work += [_group_work(block, n, make, body) for n in range(len(block.groups))]
+    workers = [threading.Thread(target=stage.run, args=(n, w), daemon=True) for n, w in enumerate(work)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if stage.failure is not None:
+        raise stage.failure
 
 
-def signal(s: Mbarrier, crew: Crew, index: int, value: int, lanes: Array) -> None:
-    """What the threads of a group (`lanes` of them) do with a barrier."""
-    key, name = (s.buffer, index), f"`{s.buffer.name}[{index}]`"
-    barriers = crew.block.barriers
+def _group_work(block: Block, n: int, make: Callable[[Crew], State], body: Callable[[State, Mask], None]) -> Callable[[], None]:
+    group, numbers = block.groups[n], np.arange(block.teams.block.count)
+    mask: Mask = True if len(block.groups) == 1 else (numbers >= group.first) & (numbers < group.stop)
+    return lambda: body(make(Crew(block, block.first + n, block.teams.block)), mask)
+
+
+def signal(s: Mbarrier, crew: Crew, index: int, value: int, lanes: Array, peer: int | None = None) -> None:
+    """What the threads of a group (`lanes` of them) do with a barrier, that of the block `peer` of the cluster where one is given."""
+    own = storage(s.buffer)
+    key, name = (own, index), f"`{own.name}[{index}]`"
+    barriers = (crew.block if peer is None else crew.peer(peer, s.span)).barriers
     if s.kind == "init":
         barriers.setdefault(key, Phases(value, value))
         return
@@ -202,12 +277,9 @@ def signal(s: Mbarrier, crew: Crew, index: int, value: int, lanes: Array) -> Non
         if m.over % 2 == value:
             lacks = f"{m.missing} of {m.count} arrivals" + (f" and {m.bytes} bytes" if m.bytes else "")
             what = f"at {name} for the end of its phase {m.over}, which misses {lacks},"
-            crew.block.wait(crew.me, lambda: m.over % 2 != value, what, s.span)
+            crew.block.stage.wait(crew.me, lambda: m.over % 2 != value, what, s.span)
         return
     if s.kind in ("expect", "arrive_expect"):
         m.bytes += value * count
     if s.kind in ("arrive", "arrive_expect"):
-        if count > m.missing:
-            raise MeaningError(f"{count} threads arrive at {name}, which expects {m.missing} more in this phase", s.span)
-        m.missing -= count
-        m.settle()
+        m.arrive(count, name, s.span)

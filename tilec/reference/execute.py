@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilec.ir.dtypes import DType
-from tilec.ir.expr import Scope
+from tilec.ir.expr import Buffer, Scope
 from tilec.ir.tile import (
     Alloc,
     Atomic,
@@ -333,7 +333,9 @@ def _barrier(s: Barrier, st: State, mask: Mask) -> None:
         raise MeaningError("only some threads of the block reach this barrier", st.span)
     if s.kind == "grid" and st.settings.grid_barrier is not None:
         st.settings.grid_barrier()
-    if s.kind.startswith("cluster") and st.cluster_barrier is not None:
+    if s.kind.startswith("cluster") and crew is not None:
+        crew.meet_cluster(s.kind, s.span)
+    elif s.kind.startswith("cluster") and st.cluster_barrier is not None:
         st.cluster_barrier(s.kind, s.span)
 
 
@@ -341,14 +343,26 @@ def _mbarrier(s: Mbarrier, st: State, mask: Mask) -> None:
     assert st.crew is not None
     index = evaluate_int(s.index, st, mask, f"the number of a barrier of `{s.buffer.name}`")
     value = 0 if s.value is None else evaluate_int(s.value, st, mask, "the operand of a barrier")
-    signal(s, st.crew, index, value, np.broadcast_to(mask, st.memory.lanes))
+    signal(s, st.crew, index, value, np.broadcast_to(mask, st.memory.lanes), _peer(s.buffer, st, mask))
+
+
+def _peer(buffer: Buffer, st: State, mask: Mask) -> int | None:
+    """The block of the cluster whose tile this is; None for the own one."""
+    return None if buffer.peer is None else evaluate_int(buffer.peer, st, mask, f"the block of `{buffer.name}`")
 
 
 def _bulk_copy(s: BulkCopy, st: State, mask: Mask) -> None:
-    if s.barrier is not None and s.index is not None and st.crew is not None:
+    crew = st.crew
+    if s.barrier is not None and s.index is not None and crew is not None:
         index = evaluate_int(s.index, st, mask, f"the number of a barrier of `{s.barrier.name}`")
-        if (s.barrier, index) not in st.crew.block.barriers:
+        rank = _peer(s.dst.buffer, st, mask)
+        found = (crew.block if rank is None else crew.peer(rank, s.span)).barriers.get((s.barrier, index))
+        if found is None:
             raise MeaningError(f"there is no barrier `{s.barrier.name}[{index}]`", s.span)
+        _write(s.dst, _read(s.src, st, mask), st, mask)
+        if rank is not None:  # a tile that is sent arrives as well
+            found.arrive(1, f"`{s.barrier.name}[{index}]`", s.span)
+        return
     _write(s.dst, _read(s.src, st, mask), st, mask)
 
 

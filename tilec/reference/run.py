@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from tilec.analysis.teams import by_hand
-from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.expr import Buffer, Var
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Barrier
 from tilec.ir.visit import walk_stmt
@@ -87,6 +88,9 @@ def _launch(launch: Launch, tensors: dict[Buffer, Array], env: dict[Var, Value],
         return
     if launch.cluster != (1, 1, 1):
         for blocks in cluster_places(grid, launch.cluster, launch.span):
+            if by_hand(launch.body):
+                _crews(launch, blocks, tensors, env, settings)
+                continue
             run_cluster(blocks, lambda block, member: _block(launch, block, tensors, env, settings, member))
         return
     for n in range(count):
@@ -107,6 +111,18 @@ def _block(
     member: Member | None = None,
 ) -> None:  # fmt: skip
     """One block from its first statement to its last; `member` is its place in a cluster."""
+    if by_hand(launch.body):
+        _crews(launch, [block], tensors, env, settings)
+        return
+    state = _state(launch, block, tensors, env, settings)
+    if member is not None:
+        state.memory.peer, state.cluster_barrier = member.join(state.memory), member.barrier
+    count_step(state)
+    execute(launch.body, state, True)
+
+
+def _state(launch: Launch, block: tuple[int, ...], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings) -> State:
+    """A block that has not begun: its indices, and no tiles yet."""
     threads = launch.threads or DEFAULT_THREADS
     local = dict(env)
     for var, at in zip(launch.block_vars, block, strict=True):
@@ -117,22 +133,32 @@ def _block(
         local[var] = places[var.axis].astype(np_dtype(var.dtype))
     memory = Memory((linear.size,), tensors, {}, lambda e: 0, pointed=settings.pointed)
     state = State(memory, local, settings, span=launch.span)
-    if member is not None:
-        memory.peer, state.cluster_barrier = member.join(memory), member.barrier
+    _own_extents(state)
+    return state
 
-    def extent(e: Expr) -> int:
-        return int(evaluate(e, state, True))
 
-    memory.extent = extent
-    count_step(state)
-    if by_hand(launch.body):
+def _own_extents(state: State) -> None:
+    state.memory.extent = lambda e: int(evaluate(e, state, True))
 
+
+def _crews(
+    launch: Launch, places: list[tuple[int, ...]], tensors: dict[Buffer, Array], env: dict[Var, Value], settings: Settings
+) -> None:
+    """Blocks whose threads go separate ways, those of one cluster together."""
+    blocks = [_state(launch, place, tensors, env, settings) for place in places]
+
+    def maker(block: State) -> Callable[[Crew], State]:
         def group(crew: Crew) -> State:
-            return State(memory, dict(local), settings, span=launch.span, crew=crew)
+            memory = replace(block.memory, peer=lambda rank, span: blocks[crew.peer(rank, span).rank].memory)
+            state = State(memory, dict(block.env), settings, span=launch.span, crew=crew)
+            _own_extents(state)
+            return state
 
-        run_crews(launch, group, lambda st, mask: execute(launch.body, st, mask))
-        return
-    execute(launch.body, state, True)
+        return group
+
+    for block in blocks:
+        count_step(block)
+    run_crews(launch, [maker(b) for b in blocks], lambda st, mask: execute(launch.body, st, mask))
 
 
 def _together(

@@ -404,14 +404,14 @@ void tilec_tma_multicast(void* dst, const void* map, void* barrier, int rank, in
   }
 }
 
-void tilec_mbarrier_arrive_at(void* barrier, int rank, int line) {
-  if (rank == active_rank) return tilec_mbarrier_arrive(barrier, 0, false, line);
+void tilec_mbarrier_arrive_at(void* barrier, int rank, int bytes, int line) {
+  if (rank == active_rank) return tilec_mbarrier_arrive(barrier, bytes, bytes != 0, line);
   check_peer(rank, line);
   void* const there = shared_of(barrier, rank);
   unsigned phase = 0;
   in_block(rank, [&] {
     phase = find_mbarrier(there, line).phase;
-    tilec_mbarrier_arrive(there, 0, false, line);
+    tilec_mbarrier_arrive(there, bytes, bytes != 0, line);
   });
   note_touched(rank, line, there, phase);
 }
