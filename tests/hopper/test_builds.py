@@ -8,12 +8,18 @@ import pytest
 
 from tests.compiling import compile_text
 from tests.hopper.attention import Attention
+from tests.hopper.by_hand import Hand
+from tests.hopper.chains import Gradients
 from tests.hopper.kernels import Gemm
 from tests.toolchain import needs_nvcc, needs_nvrtc, nvcc_compile, nvrtc_compile
+from tilec.emit.manifest import parse
 from tilec.targets import lookup
 
 GEMM = Gemm(bn=128, trans_b=True)
-SOURCES = {"gemm": GEMM.source(), "attention": Attention(heads=1, kv_heads=1, seq=256).source()}
+SOURCES = {
+    "gemm": GEMM.source(), "attention": Attention(heads=1, kv_heads=1, seq=256).source(), "gradients": Gradients().source(),
+    "by hand": Hand().source(),
+}  # fmt: skip
 ARCHS = [("sm_90a",), ("sm_80", "sm_90a")]
 
 
@@ -35,7 +41,8 @@ def test_the_short_option_of_nvcc(name: str, archs: tuple[str, ...], tmp_path: P
 def test_a_machine_without_the_instructions_gets_a_body_that_no_launch_takes(name: str, archs: tuple[str, ...]) -> None:
     """Empty, for one warp: a launch of more threads fails, and the launcher of a file for several machines asks before."""
     text = compiled(name, archs)
-    special = f"{name}__sm90a" if len(archs) > 1 else name
+    variants = [v for kernel in parse(text)["kernels"] for launch in kernel["launches"] for v in launch["variants"]]
+    special = next(v["symbol"] for v in variants if v["arch"] == "sm_90a")
     plain, own = nvrtc_compile(text, "sm_90"), nvrtc_compile(text, "sm_90a")
     assert "wgmma" in own and "wgmma" not in plain
     entry = plain.partition(f".entry {special}(")[2].partition("ret;")[0]

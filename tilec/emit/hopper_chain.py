@@ -137,7 +137,8 @@ class ChainWriter:
         places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
         return render(
             "pipeline/chained.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=stores, held=bool(s.held), held_bytes=sum(o.bytes for o in s.held), stream_bytes=sum(o.bytes for o in s.streams),
+            arch=self.spell.variant.arch, stores=stores, held=bool(s.held), held_bytes=sum(o.bytes for o in s.held),
+            stream_bytes=sum(o.bytes for o in s.streams),
             descriptors=descriptors, loop_comment=self.comment(s.spans[0]), carried=self.settled(s, s.carried),
             next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if c.uneven else "tile + gridDim.x", **pieces,
         )  # fmt: skip
