@@ -22,6 +22,7 @@ from tilec.ir.tile import Alloc, Atomic, Evaluate, Let, Print, Store, Trap
 from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
 from tilec.plan.plan import (
     AsyncCopy, BulkAdd, BulkStore, Chained, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf,
     Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop,
@@ -128,6 +129,8 @@ def _layout(layout: SharedLayout) -> str:
     """How the rows of a tile lie, and how many banks ldmatrix meets twice."""
     row = layout.shape[-1] if layout.shape else 1
     how = "swizzled" if layout.swizzle else f"rows {layout.pitch * layout.itemsize} bytes apart" if layout.pitch != row else "row-major"
+    if layout.panel:
+        return f"swizzled, in panels of {layout.panel} columns"
     conflicts = ldmatrix_conflicts(layout)
     return how if conflicts is None else f"{how}; ldmatrix {conflicts} conflicts"
 
@@ -191,6 +194,9 @@ def _body(s: PStmt, key: str, depth: int) -> list[str]:
             return [_row(key, pad + head), *_body(s.body, "", depth + 1)]
         case PWhile():
             return [_row(key, f"{pad}while {_short(s.cond)}"), *_body(s.body, "", depth + 1)]
+        case PIf() if any(s.teams):
+            sides = [(t, b) for t, b in zip(s.teams, (s.then, s.orelse), strict=True) if b.body]
+            return [line for n, (t, b) in enumerate(sides) for line in (_row("" if n else key, pad + _team(t)), *_body(b, "", depth + 1))]
         case PIf():
             otherwise = [_row("", f"{pad}else"), *_body(s.orelse, "", depth + 1)] if s.orelse.body else []
             return [_row(key, f"{pad}if {_short(s.cond)}"), *_body(s.then, "", depth + 1), *otherwise]
@@ -245,11 +251,37 @@ def _simple(s: PStmt) -> Iterator[str]:
             yield f"copy {src.name} -> {dst.name}  in registers, {words} words of two"
         case JoinLanes(buffer):
             yield f"sum of {buffer.name} over the lanes of a row"
+        case PBarriers(barriers):
+            yield f"{_count(len(barriers), 'barrier')} made by one thread"
+        case PMbarrier() | PBulkCopy() | PControl():
+            yield _by_hand(s)
         case PBarrier():
             of = "cluster barrier" if s.kind.startswith("cluster") else "barrier"
             yield f"{of}{f' ({s.why})' if s.why else ''}"
         case _:
             yield type(s).__name__
+
+
+def _team(t: TeamPlan | None) -> str:
+    if t is None:
+        return "other threads"
+    return f"thread {t.team.first}" if t.team.count == 1 else f"threads {t.team.first} to {t.team.stop - 1}"
+
+
+def _by_hand(s: PMbarrier | PBulkCopy | PControl) -> str:
+    """What the author of a kernel orders by hand."""
+    match s:
+        case PMbarrier(kind, buffer, index, value):
+            told = "" if value is None else f" {'parity ' if kind == 'wait' else 'bytes '}{_short(value)}"
+            return f"{kind.replace('_', ' and ')} at {buffer.name}[{_short(index)}]{told}"
+        case PBulkCopy():
+            tensor, boxes = s.map.tensor.name, _count(len(s.boxes), "box").replace("boxs", "boxes")
+            size = "x".join(str(n) for n in reversed(s.map.box))
+            swizzle = f", swizzled over {s.map.swizzle} bytes" if s.map.swizzle else ""
+            way = f"{tensor} -> {s.tile.name}" if s.barrier is not None else f"{s.tile.name} -> {tensor}"
+            return f"copy {way}  by the copy engine, {boxes} of {size}{swizzle}"
+        case PControl(kind, value):
+            return f"{kind.replace('_', ' ')}{f' {value}' if kind.endswith(('wait', 'take', 'give')) else ''}"
 
 
 def _leaf(leaf: object) -> str:
@@ -286,6 +318,9 @@ def _leaves(s: PStmt) -> Iterator[object]:
 
 def _gemm(s: PGemm) -> str:
     p = s.plan
+    if p.kind == "wgmma":
+        count = p.op.k // p.step[2] * max(1, p.op.m // (16 * p.warps[0]))
+        return f"gemm {s.c.buffer.name}  {count} {p.instruction} a warp group{'' if s.waits else ', queued'}"
     if p.kind != "mma":
         return f"gemm {s.c.buffer.name}  one multiply-add at a time: {p.reason}"
     m, n, _ = p.step
