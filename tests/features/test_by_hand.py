@@ -172,3 +172,12 @@ def k(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
     a = np.random.default_rng().standard_normal(256).astype(np.float32)
     compiled = compile_text(plain.replace("HINTS", hints), None, "sm_90a")
     assert np.array_equal(run_emulated(compiled, {"A": a, "B": np.full_like(a, np.nan)})["B"], a)
+
+
+def test_explain_says_who_does_what() -> None:
+    from tilec.emit.explain import explain_text
+
+    compiled = compile_text(EXCHANGE, None, "sm_90a")
+    text = explain_text(compiled.plans[0])
+    for line in ("2 barriers made by one thread", "threads 0 to 127", "arrive at mbarriers[0]", "wait at mbarriers[1] parity 0", "threads 128 to 255"):
+        assert line in text, text
