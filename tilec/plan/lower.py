@@ -45,31 +45,13 @@ from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import Split, flat, rename, split, split_branch, used_outside
 from tilec.plan.plan import (
-    THREAD,
-    AsyncCopy,
-    Element,
-    ElementKey,
-    FillRegisters,
-    InMemory,
-    InRegisters,
-    PBarrier,
-    PFor,
-    PGemm,
-    PIf,
-    Pipeline,
-    PReduce,
-    PScalar,
-    PScan,
-    PSeq,
-    PStmt,
-    PWhile,
-    Spread,
-    Stepped,
-    TileLoop,
+    THREAD, AsyncCopy, Element, ElementKey, FillRegisters, InMemory, InRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, PReduce, PScalar,
+    PScan, PSeq, PStmt, PWhile, Spread, Stepped, TileLoop,
 )  # fmt: skip
 from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
-from tilec.plan.scans import scan_scratch
 from tilec.plan.rows import stores_rows
+from tilec.plan.scans import scan_scratch
+from tilec.record import record
 
 UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""
