@@ -56,6 +56,56 @@ def exchange(A: T.Tensor((264, 64, 64), "float16"), C: T.Tensor((264, 64, 64), "
             T.cluster_arrive()
             T.cluster_wait()
 '''
+RING = '''import tilelang.language as T
+
+@T.prim_func
+def ring(A: T.Tensor((128, 500, 256), "int32"), B: T.Tensor((128, 500, 256), "int32")):
+    with T.Kernel(128, threads=160, cluster_dims=4) as block:
+        tx = T.get_thread_binding()
+        rank = T.block_rank_in_cluster()
+        mine = T.alloc_shared((3, 256), "int32")
+        box = T.alloc_shared((3, 256), "int32")
+        ready = T.alloc_cluster_barrier([1, 1, 1])
+        free = T.alloc_cluster_barrier([128, 128, 128])
+        if tx < 32:
+            for s in T.serial(500):
+                T.barrier_wait(free[s % 3], (s // 3 + 1) % 2)
+                T.copy(A[block, s, 0], mine[s % 3, :])
+                T.copy_cluster(mine[s % 3, :], box[s % 3, :], dst_block=(rank + 1) % 4, remote_barrier=ready[s % 3])
+        else:
+            for s in T.serial(500):
+                T.barrier_wait(ready[s % 3], s // 3 % 2)
+                T.copy(box[s % 3, :], B[block, s, 0])
+                T.barrier_arrive(free[s % 3], (rank + 3) % 4)
+'''
+MULTICAST = '''import tilelang.language as T
+
+@T.prim_func
+def multicast(A: T.Tensor((4096, 4096), "float16"), B: T.Tensor((4096, 4096), "float16"), C: T.Tensor((4096, 4096), "float32")):
+    with T.Kernel(32, 32, threads=256, cluster_dims=(1, 2)) as (bx, by):
+        tx = T.get_thread_binding()
+        A_s = T.alloc_shared((4, 128, 64), "float16")
+        B_s = T.alloc_shared((4, 64, 128), "float16")
+        acc = T.alloc_fragment((128, 128), "float32")
+        full = T.alloc_barrier([1, 1, 1, 1])
+        empty = T.alloc_cluster_barrier([256, 256, 256, 256])
+        T.cluster_sync()
+        if tx < 128:
+            if tx == 0:
+                for k in T.serial(64):
+                    T.barrier_wait(empty[k % 4], (k // 4 + 1) % 2)
+                    T.tma_copy(A[by * 128, k * 64], A_s[k % 4, :, :], barrier=full[k % 4])
+                    T.tma_copy(B[k * 64, bx * 128], B_s[k % 4, :, :], barrier=full[k % 4], cluster_mask=3)
+                    T.barrier_arrive(full[k % 4])
+        else:
+            T.clear(acc)
+            for k in T.serial(64):
+                T.barrier_wait(full[k % 4], k // 4 % 2)
+                T.gemm(A_s[k % 4, :, :], B_s[k % 4, :, :], acc)
+                for r in T.serial(2):
+                    T.barrier_arrive(empty[k % 4], r)
+            T.copy(acc, C[by * 128, bx * 128])
+'''
 GEMMS = [(bn, nk, pairs) for bn in (256, 128) for nk in (True, False) for pairs in ("off", "on")]
 SIZES = [(4096, 4096, 4096), (8192, 8192, 8192), (4104, 4088, 4072)]
 ODD = [(129, 264, 72), (300, 1000, 520), (1, 8, 4096), (4104, 520, 136), (640, 8, 64), (127, 136, 1000)]
@@ -92,7 +142,8 @@ def prepare(folder: Path) -> None:
             b_place=f"B[bx * {bn}, ko * 64]" if nk else f"B[ko * 64, bx * {bn}]",
         )  # fmt: skip
         write(gemm_name(bn, nk, pairs), text, pairs=pairs)
-    write("exchange", EXCHANGE)
+    for name, text in (("exchange", EXCHANGE), ("ring", RING), ("multicast", MULTICAST)):
+        write(name, text)
     sample = (ROOT / "samples" / "clusters" / "softmax.py").read_text(encoding="utf-8")
     for rows, n in ROWS:
         for blocks in CLUSTERS:
@@ -147,6 +198,7 @@ def check(folder: Path, built: dict[str, Built]) -> int:
         torch.cuda.synchronize()
         if not torch.equal(c, ring):
             wrong.append(f"exchange from {how}")
+    wrong += by_hand(folder, built)
     for bn, nk, pairs in GEMMS:
         one = built[gemm_name(bn, nk, pairs)]
         for m, n, k in ODD:
@@ -169,10 +221,34 @@ def check(folder: Path, built: dict[str, Built]) -> int:
             error = (y[:64].double() - want).abs().max().item()
             if not error < 1e-3 or y.isnan().any().item():
                 wrong.append(f"{name}: error {error:.1e}")
-    count = 2 + len(GEMMS) * len(ODD) + sum(s.startswith("softmax") for s in built)
+    count = 6 + len(GEMMS) * len(ODD) + sum(s.startswith("softmax") for s in built)
     print(f"{count - len(wrong)} of {count} checks hold", *wrong, sep="\n", flush=True)
     print("spills or serialised products:", [b.name for b in built.values() if not b.clean] or "none", flush=True)
     return len(wrong)
+
+
+def by_hand(folder: Path, built: dict[str, Built]) -> list[str]:
+    """Rows sent around clusters with an arrival at each, and a GEMM in which one block loads for two; both ways of launching them."""
+    import torch
+
+    import tilec
+
+    wrong = []
+    rows = torch.randint(0, 1 << 30, (128, 500, 256), dtype=torch.int32, device="cuda")
+    a, b = (torch.randn(4096, 4096, device="cuda").half() for _ in range(2))
+    sent = rows.view(32, 4, 500, 256).roll(1, 1).reshape(rows.shape)
+    cases = {"ring": ([rows], sent, 0.0), "multicast": ([a, b], a.double() @ b.double(), 1e-3)}
+    for name, (given, want, limit) in cases.items():
+        for how in ("C++", "Python"):
+            out = torch.full(want.shape, -1, dtype=torch.int32 if limit == 0 else torch.float32, device="cuda")
+            if how == "C++":
+                built[name].launch(name, [*given, out])()
+            else:
+                tilec.load(folder / f"{name}.cu")(*given, out)
+            torch.cuda.synchronize()
+            if not ((out.double() - want.double()).norm() <= limit * want.double().norm()).item():
+                wrong.append(f"{name} from {how}")
+    return wrong
 
 
 def race(contenders: dict[str, list[Any]], reps: int, rounds: int, pause: float) -> dict[str, float]:
