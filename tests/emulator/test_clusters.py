@@ -134,3 +134,28 @@ def test_reports_name_the_block() -> None:
 @needs_nvcc
 def test_the_files_are_cuda(tmp_path: Any) -> None:
     nvcc_compile(text("\n".join(f"  {{\n{body}\n  }}" for body in (PULL, PUSH, COPY, SPLIT))), "sm_90", tmp_path)
+
+
+RACY = {
+    "pushed, then read": PUSH.replace("  cluster_sync();\n  C[", "  C[") + "\n  cluster_sync();",
+    "read, then pushed": "  cluster_sync();\n  C[base + t] = inbox[t];\n  *cluster_peer(inbox + t, next) = 5;\n  cluster_sync();",
+    "pulled while written": "  cluster_sync();\n  tile[t] = A[base + t];\n  C[base + t] = *cluster_peer(tile + t, next);\n  cluster_sync();",
+    "an arrival without a wait": PUSH.replace("  cluster_sync();\n  C[", "  cluster_arrive();\n  C[") + "\n  cluster_wait();\n  cluster_sync();",
+    "two blocks push": "  cluster_sync();\n  if (rank != 2) *cluster_peer(inbox + t, 2) = rank;\n  cluster_sync();\n  C[base + t] = inbox[t];",
+    "a signal nobody waits for": SIGNAL.replace("  mbarrier_wait(bar, 0);", "  tile[t] = 0;\n  mbarrier_wait(bar, 0);"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RACY)
+def test_races_between_blocks_are_found_in_every_order(case: str) -> None:
+    for seed in range(3):
+        outcome = run(RACY[case], emulator.Mode("lazy", "apart", seed, races=True))[0]
+        assert outcome.status == "race" and "in a cluster: block" in outcome.message, outcome
+
+
+@pytest.mark.parametrize("body", (PULL, PUSH, COPY, SIGNAL, SPLIT), ids=("pull", "push", "copy", "signal", "split"))
+def test_ordered_blocks_have_no_race(body: str) -> None:
+    for seed in range(3):
+        outcome, a, c = run(body, emulator.Mode("eager", "apart", seed, races=True))
+        assert outcome.ok, outcome.message
+        assert (c == expected(a)).all()

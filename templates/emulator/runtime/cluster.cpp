@@ -84,6 +84,7 @@ void start_cluster(int ranks, int threads_of_block) {
   activate(0);
   cluster_size = ranks;
   arrived = completed = 0;
+  last_number = 0;
   block_threads = threads_of_block;
   live = ranks * threads_of_block;
   std::fill(ended, ended + most_ranks, false);
@@ -122,6 +123,9 @@ void note_touched(int rank, int line, const void* barrier, unsigned phase) {
   t.line = line;
   if (barrier != nullptr) signals[rank].push_back({barrier, phase, active_rank, t.number});
 }
+
+uint64_t operations_between_blocks() { return last_number; }
+uint64_t ordered_by_signals(int rank, int from) { return touches[rank][from].ordered; }
 
 void note_ordered_by(const void* barrier, unsigned phases) {
   std::vector<Signal>& list = signals[active_rank];

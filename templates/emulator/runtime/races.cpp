@@ -64,10 +64,7 @@ struct Doubt {
 };
 Doubt doubt;
 
-std::string name_place(Event e) {
-  const unsigned place = place_of(e);
-  return (place & line_bit) != 0 ? format("line %u", place & ~line_bit) : format("{instruction %u}", place);
-}
+std::string name_place(Event e) { return name_race_place(place_of(e)); }
 
 std::string describe(Event e, const char* verb) {
   const std::string who = name_thread(threads[static_cast<size_t>(thread_of(e))]);
@@ -131,10 +128,17 @@ void access(const void* p, size_t bytes, bool write, unsigned time, unsigned pla
     write ? note_write(s[i], c + i, event, thread) : note_read(s[i], c + i, event, thread);
 }
 
-bool watched(const void* p) {
+bool in_shared(const void* p) {
   const char* const c = static_cast<const char*>(p);
-  if (shadow == nullptr || current == nullptr || c < arena_begin || c >= arena_begin + arena_bytes) return false;
-  return owner[static_cast<size_t>(c - arena_begin) / page] == active_rank;  // what peers of the cluster do is not followed
+  return shadow != nullptr && current != nullptr && c >= arena_begin && c < arena_begin + arena_bytes;
+}
+
+// An access of shared memory, the block's own or that of another one of its cluster.
+void watch(const void* p, size_t bytes, bool write, unsigned place) {
+  if (!in_shared(p)) return;
+  const int rank = owner[static_cast<size_t>(static_cast<const char*>(p) - arena_begin) / page];
+  if (cluster_size > 1) cluster_races_access(p, bytes, write, rank, place);
+  if (rank == active_rank) access(p, bytes, write, now, place);
 }
 
 unsigned instruction_place(const void* return_address) {
@@ -178,16 +182,21 @@ void races_start_block(int count) {
   doubt.p = nullptr;
 }
 
+std::string name_race_place(unsigned place) {
+  return (place & line_bit) != 0 ? format("line %u", place & ~line_bit) : format("{instruction %u}", place);
+}
+
 void races_fresh_tile(const char* begin, size_t bytes) {
+  if (shadow != nullptr) cluster_races_fresh(begin, bytes);
   if (shadow != nullptr) memset(static_cast<void*>(shadow + (begin - arena_begin)), 0, bytes * sizeof(Shadow));
 }
 
 void races_access(const void* p, size_t bytes, bool write, int line) {
-  if (watched(p)) access(p, bytes, write, now, line_bit | static_cast<unsigned>(line));
+  watch(p, bytes, write, line_bit | static_cast<unsigned>(line));
 }
 
 void races_copy_issued(const void* dst, size_t bytes, int line) {
-  if (watched(dst)) access(dst, bytes, true, in_flight, line_bit | static_cast<unsigned>(line));
+  if (in_shared(dst)) access(dst, bytes, true, in_flight, line_bit | static_cast<unsigned>(line));
 }
 
 void races_copy_landed(const Thread& thread, const void* dst, size_t bytes) {
@@ -242,7 +251,7 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 #define TILEC_HOOK(name, bytes, write)                                                                        \
   void __tsan_##name(void* p) {                                                                               \
-    if (watched(p)) access(p, bytes, write, now, instruction_place(__builtin_return_address(0)));             \
+    watch(p, bytes, write, instruction_place(__builtin_return_address(0)));                                   \
   }
 #define TILEC_HOOKS(bytes)                                                                                      \
   TILEC_HOOK(read##bytes, bytes, false) TILEC_HOOK(write##bytes, bytes, true)                                 \
@@ -252,9 +261,9 @@ TILEC_HOOKS(1) TILEC_HOOKS(2) TILEC_HOOKS(4) TILEC_HOOKS(8) TILEC_HOOKS(16)
 #undef TILEC_HOOKS
 #undef TILEC_HOOK
 void __tsan_read_range(void* p, size_t bytes) {
-  if (watched(p)) access(p, bytes, false, now, instruction_place(__builtin_return_address(0)));
+  watch(p, bytes, false, instruction_place(__builtin_return_address(0)));
 }
 void __tsan_write_range(void* p, size_t bytes) {
-  if (watched(p)) access(p, bytes, true, now, instruction_place(__builtin_return_address(0)));
+  watch(p, bytes, true, instruction_place(__builtin_return_address(0)));
 }
 }

@@ -111,6 +111,8 @@ void start_cluster(int ranks, int threads_of_block);
 void activate(int rank);  // the globals are that block's from now on
 void end_cluster_block();  // the running block's threads have exited
 void cluster_thread_exits();
+uint64_t operations_between_blocks();                  // so far in the running cluster
+uint64_t ordered_by_signals(int rank, int from);       // up to which of them a block has waited for those of another one
 void note_ordered_by(const void* barrier, unsigned phases);  // the running block has waited for so many phases of an mbarrier
 
 // Does something as another block of the running cluster. Nothing in it may wait.
@@ -168,6 +170,11 @@ constexpr size_t arena_bytes = size_t{1} << 27;
 void races_start_block(int count);
 void races_exchange(int from, int to);  // the running block of a cluster changes
 void races_own_pages(const char* begin, size_t bytes, int rank);
+std::string name_race_place(unsigned place);
+
+// cluster_races.cpp
+void cluster_races_access(const void* p, size_t bytes, bool write, int owner, unsigned place);
+void cluster_races_fresh(const char* begin, size_t bytes);
 void races_fresh_tile(const char* begin, size_t bytes);
 void races_access(const void* p, size_t bytes, bool write, int line);
 void races_copy_issued(const void* dst, size_t bytes, int line);
