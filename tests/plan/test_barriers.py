@@ -35,22 +35,41 @@ def outline(body: str, head: str = HEAD) -> list[str]:
     return out
 
 
+def turned(to: str) -> str:
+    """A loop that reads the tile s from its other end."""
+    return f"parallel i in 64:\n  {to}[i] = s[63 - i]"
+
+
 def test_write_then_read_of_a_tile_waits_once() -> None:
-    assert outline("alloc s: shared float32[64]\ncopy A -> s\ncopy s -> O\ncopy s -> B") == ["TileLoop", "BARRIER", "TileLoop", "TileLoop"]
+    body = f"alloc s: shared float32[64]\ncopy A -> s\n{turned('O')}\n{turned('B')}"
+    assert outline(body) == ["TileLoop", "BARRIER", "TileLoop", "TileLoop"]
+
+
+def test_elements_that_stay_with_their_thread_need_no_barrier() -> None:
+    alloc, twice = "alloc s: shared float32[64]\ncopy A -> s\n", "parallel i in 64:\n  s[i] = s[i] * 2.0\n"
+    assert outline(alloc + twice + "copy s -> O") == ["TileLoop"] * 3
+    looped = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    s[i] = s[i] * 2.0\n"
+    assert outline(alloc + looped + "copy s -> O\ncopy B -> s") == ["TileLoop", "PFor", " TileLoop", "TileLoop", "TileLoop"]
+    assert outline(alloc + "copy s -> O\n" + turned("B")) == ["TileLoop", "TileLoop", "BARRIER", "TileLoop"]
+    shifted = "for k in serial(0, 4, 1):\n  parallel i in 32:\n    s[i + k] = 1.0\n  parallel i in 32:\n    O[i] = s[i + k]\n"
+    assert outline(alloc + shifted)[1:] == ["PFor", " BARRIER", " TileLoop", " BARRIER", " TileLoop"]
+    fewer = "parallel i in 32:\n  s[i] = 1.0\n"
+    wide = "alloc s: shared float32[128]\nfill s = 0.0\n" + twice.replace("64", "128")
+    assert outline(wide + fewer)[-2:] == ["BARRIER", "TileLoop"]
 
 
 def test_different_tiles_share_a_barrier() -> None:
-    body = "alloc s: shared float32[64]\nalloc t: shared float32[64]\ncopy A -> s\ncopy B -> t\nparallel i in 64:\n  O[i] = s[i] + t[i]"
+    body = "alloc s: shared float32[64]\nalloc t: shared float32[64]\ncopy A -> s\ncopy B -> t\nparallel i in 64:\n  O[i] = s[63 - i] + t[63 - i]"
     assert outline(body) == ["TileLoop", "TileLoop", "BARRIER", "TileLoop"]
 
 
 def test_overwriting_what_others_read_waits() -> None:
-    body = "alloc s: shared float32[64]\ncopy A -> s\ncopy s -> O\ncopy B -> s"
+    body = f"alloc s: shared float32[64]\ncopy A -> s\n{turned('O')}\ncopy B -> s"
     assert outline(body) == ["TileLoop", "BARRIER", "TileLoop", "BARRIER", "TileLoop"]
 
 
 def test_the_end_of_a_step_meets_the_start_of_the_next() -> None:
-    body = "alloc s: shared float32[64]\nfor k in serial(0, 4, 1):\n  copy A -> s\n  copy s -> O"
+    body = "alloc s: shared float32[64]\nfor k in serial(0, 4, 1):\n  copy A -> s\n  " + turned("O").replace("\n", "\n  ")
     assert outline(body) == ["PFor", " BARRIER", " TileLoop", " BARRIER", " TileLoop"]
 
 
@@ -68,7 +87,7 @@ def test_a_global_tensor_read_back_waits() -> None:
 
 
 def test_a_branch_that_all_threads_take_may_wait_inside() -> None:
-    body = "alloc s: shared float32[64]\ncopy A -> s\nif A[0] > 0.0:\n  copy s -> O"
+    body = "alloc s: shared float32[64]\ncopy A -> s\nif A[0] > 0.0:\n  " + turned("O").replace("\n", "\n  ")
     assert outline(body) == ["TileLoop", "PIf", " BARRIER", " TileLoop"]
 
 
@@ -88,7 +107,7 @@ def test_a_barrier_that_only_some_threads_would_reach_is_refused() -> None:
 
 def test_atomic_updates_of_one_kind_do_not_wait_for_each_other() -> None:
     fill = "alloc s: shared float32[64]\nfill s = 0.0\n"
-    loop = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i] (1.0) relaxed\n"
+    loop = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i / 2] (1.0) relaxed\n"
     assert outline(fill + loop + "copy s -> O") == ["TileLoop", "BARRIER", "PFor", " TileLoop", "BARRIER", "TileLoop"]
     other = "for k in serial(0, 4, 1):\n  parallel i in 64:\n    atomic add s[i] (1.0) relaxed\n  parallel i in 64:\n    atomic max s[i] (2.0) relaxed\n"
     assert outline(fill + other)[1:] == ["PFor", " BARRIER", " TileLoop", " BARRIER", " TileLoop"]

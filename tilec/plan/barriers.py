@@ -34,6 +34,7 @@ from tilec.plan.plan import (
     Stepped,
     TileLoop,
 )  # fmt: skip
+from tilec.plan.owners import Owned, owned
 from tilec.plan.walk import walk_plan
 from tilec.plan.writers import NO_WRITERS, Writer
 
@@ -51,7 +52,8 @@ class Pending:
     `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order. `stores`
     are statements that write elements of a tensor which another statement writes by other threads. What teams of threads have
     touched on their own (`team_reads`, `team_writes`) matters to the whole block, but not to other teams, which their author orders.
-    `lone` are those of the writes that single threads of a team do where their author says so: he keeps them apart.
+    `lone` are those of the writes that single threads of a team do where their author says so: he keeps them apart. `owned` are
+    touches, not among the others, by the threads to which the elements belong (see `plan.owners`).
     """
 
     reads: Tiles = NONE
@@ -61,9 +63,29 @@ class Pending:
     team_reads: Tiles = NONE
     team_writes: Tiles = NONE
     lone: Tiles = NONE
+    owned: frozenset[Owned] = frozenset()
 
     def clashes(self, then: Pending) -> Tiles:
         """The tiles for which a statement that touches `then` must wait."""
+        found = self.plain()._clashes(then.plain())
+        return frozenset(b for b in found if not self._alike(then, b)) if self.owned and then.owned else found
+
+    def _alike(self, then: Pending, tile: Buffer) -> bool:
+        """True when each thread has touched, and will touch, its own elements of a tile only."""
+        others = (*self._others(), *then._others())
+        return not any(tile in t for t in others) and len({o.key for o in (*self.owned, *then.owned) if o.tile is tile}) == 1
+
+    def _others(self) -> tuple[Tiles, ...]:
+        return self.reads, self.writes, _updated(self.updates), self.team_reads, self.team_writes
+
+    def plain(self) -> Pending:
+        """The same with the elements that threads own among all others."""
+        if not self.owned:
+            return self
+        reads, writes = (frozenset(o.tile for o in self.owned if o.writes is w) for w in (False, True))
+        return replace(self, reads=self.reads | reads, writes=self.writes | writes, owned=frozenset())
+
+    def _clashes(self, then: Pending) -> Tiles:
         mine, theirs = _updated(self.updates), _updated(then.updates)
         plain = (then.reads & self.writes) | (then.writes & self.reads) | ((then.writes & self.writes) - (then.lone & self.lone))
         plain |= (then.reads & self.team_writes) | (then.writes & (self.team_reads | self.team_writes))
@@ -76,7 +98,7 @@ class Pending:
         return Pending(
             self.reads | other.reads, self.writes | other.writes, self.updates | other.updates, self.stores | other.stores,
             self.team_reads | other.team_reads, self.team_writes | other.team_writes,
-            (self.lone | other.lone) - (self.writes - self.lone) - (other.writes - other.lone),
+            (self.lone | other.lone) - (self.writes - self.lone) - (other.writes - other.lone), self.owned | other.owned,
         )  # fmt: skip
 
     def alone(self) -> Pending:
@@ -111,6 +133,7 @@ class _Walk:
         writes: set[Buffer] = set()
         updates: set[tuple[Buffer, str]] = set()
         stores: set[Writer] = set()
+        mine: set[Owned] = set()
 
         def read(*exprs: Expr | None) -> None:
             for e in exprs:
@@ -128,7 +151,14 @@ class _Walk:
                     visit(body)
                 case TileLoop():
                     read(s.guard, *s.values, *([s.how.rounds] if isinstance(s.how, Spread) else []))
+                    own = owned(s) if self.team == 0 else {}
+                    before = set(reads), set(writes)
                     visit(s.body)
+                    for tile, touches in own.items():
+                        mine.update(touches)
+                        for found, kept in zip((reads, writes), before, strict=True):
+                            if tile not in kept:
+                                found.discard(tile)
                 case PScalar(leaf):
                     read(*stmt_exprs(leaf))
                     if isinstance(leaf, Atomic) and leaf.result is None and leaf.op not in ("load", "store"):
@@ -172,7 +202,10 @@ class _Walk:
 
         visit(s)
         kept = frozenset((b, op) for b, op in updates if self.tracked(b))
-        return Pending(frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept, frozenset(stores))
+        return Pending(
+            frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept, frozenset(stores),
+            owned=frozenset(o for o in mine if self.tracked(o.tile)),
+        )  # fmt: skip
 
     def sequence(self, seq: PSeq, pending: Pending, uniform: bool) -> tuple[PSeq, Pending]:
         out: list[PStmt] = []
@@ -302,7 +335,7 @@ class _Walk:
 
     def teams(self, s: PIf, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
         """A branch of teams: each starts with nothing pending, and leaves behind what only the block must wait for."""
-        touched = self.effects(s)
+        touched = self.effects(s).plain()
         out: list[PStmt] = []
         if clash := pending.by_block().clashes(touched):
             out = self.wait(clash, uniform, s)
@@ -316,7 +349,7 @@ class _Walk:
         return [*out, replace(s, then=sides[0], orelse=sides[1])], pending.join(left)
 
     def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
-        filled = self.effects(s.producers)
+        filled = self.effects(s.producers).plain()
         out: list[PStmt] = []
         if clash := pending.clashes(filled.join(Pending(self.read(s.start, s.stop)))):
             out = self.wait(clash, True, s)
