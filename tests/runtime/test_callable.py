@@ -404,3 +404,22 @@ def test_tensor_maps_are_made_for_every_address_and_kept(gpu: StandIn, tmp_path:
     older(CupyArray(0x10000, (1024, 512), "float16"), CupyArray(0x50000, (512, 1024), "float16"), C=out)
     portable = {v["symbol"] for v in variants if not v["tensor_maps"]}
     assert portable and gpu.log()[-1].split()[1] in portable
+
+
+def test_bytes_that_other_libraries_have_types_for(gpu: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fake_torch())
+    kernel = compiled(tmp_path, """import tilelang.language as T
+
+@T.prim_func
+def widen(Q: T.Tensor((64, 64), "float4_e2m1fn"), S: T.Tensor((64,), "float8_e8m0fnu"), Y: T.Tensor((64, 64), "float16")):
+    with T.Kernel(64, threads=64) as b:
+        for j in T.Parallel(64):
+            Y[b, j] = T.cast(Q[b, j], "float16") * T.cast(S[b], "float16")
+""")
+    y = Tensor(0x3000, (64, 64), "float16")
+    gpu.arguments(3)
+    for q, s in (("uint8", "uint8"), ("float4_e2m1fn_x2", "float8_e8m0fnu")):
+        kernel(Tensor(0x1000, (64, 32), q), Tensor(0x2000, (64,), s), y)
+        assert words(next(line for line in gpu.log() if line.startswith("launch"))) == ["1000", "2000", "3000"]
+    with pytest.raises(ArgumentError, match="`S` must be uint8, not float8_e5m2"):
+        kernel(Tensor(0x1000, (64, 32), "uint8"), Tensor(0x2000, (64,), "float8_e5m2"), y)

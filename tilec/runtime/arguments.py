@@ -20,7 +20,9 @@ from tilec.runtime.dlpack import dense_strides
 from tilec.runtime.numbers import ArgumentError
 
 GRID_LIMITS = (2147483647, 65535, 65535)
-_ALSO = {"bfloat16": ("uint16",), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",), "tfloat32": ("float32",)}
+_ALSO = {"bfloat16": ("uint16",), "float8_e4m3fn": ("uint8",), "float8_e5m2": ("uint8",), "tfloat32": ("float32",),
+         "uint8": ("float8_e8m0fnu", "float4_e2m1fn_x2")}  # fmt: skip
+"""Types of arrays that hold the same bits; kernels take exponents and pairs of 4-bit floats as bytes."""
 
 Json = Mapping[str, Any]
 

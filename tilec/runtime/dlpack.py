@@ -13,7 +13,7 @@ from typing import Any
 from tilec.record import record
 
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
-_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
+_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu"}
 _READ_ONLY = 1
 
 
