@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.compiling import compile_text
 from tests.hopper.chains import Array, Gradients, chains, error, run
 from tests.toolchain import needs_gxx, needs_nvcc
 from tilec import emulator
@@ -46,6 +48,19 @@ def test_additions_come_on_top_of_what_is_there() -> None:
     values["dQ"] = before
     ok, got = run(g.compiled().cu, values, MODES[0])
     assert ok and error(got["dQ"] - before, want["dQ"]) < 1e-3
+
+
+@needs_gxx
+@pytest.mark.parametrize("what", ["keys", "queries"])
+def test_sizes_at_run_time(what: str) -> None:
+    g = Gradients(what=what, causal=True, bm=64 if what == "keys" else 128)
+    text = g.source().replace("200", "n").replace("@T.prim_func", 'n = T.dynamic("n")\n@T.prim_func')
+    compiled = compile_text(text, arch="sm_90a")
+    assert chains(compiled)
+    for seq in (200, 333, 4):  # rows of 333 numbers take the general body
+        values, want = replace(g, seq=seq).inputs(np.random.default_rng())
+        ok, got = run(compiled.cu, values, MODES[0])
+        assert ok and all(error(got[name], exact) < 1e-3 for name, exact in want.items())
 
 
 @needs_gxx
