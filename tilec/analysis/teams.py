@@ -112,7 +112,7 @@ class Teams:
                     getattr(asked, "span", s.span), Label(s.span, "the threads part here"),
                     help="branch on warps, such as `with T.ws(1)` or `tx < 128`",
                 )  # fmt: skip
-            found.append(one if one is not None and (one.count > 1 or asked is not None) else None)
+            found.append(one)
         return (found[0], found[1]) if found[0] is not None or found[1] is not None else None
 
     def _values(self, cond: Expr) -> tuple[int, ...] | None:

@@ -22,6 +22,7 @@ from tilec.plan.access import row_strides
 from tilec.plan.domains import cast, static_shape
 from tilec.plan.hopper_plan import Operand, TensorMap
 from tilec.plan.plan import BulkStore, Chained, PSeq, Streamed, Variant, WarpSpecialized
+from tilec.plan.reach import ELEMENT_TYPES
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -30,18 +31,12 @@ RESERVED = frozenset(
 )
 """C names that the text declares for itself."""
 
-_DATA_TYPES = {
-    "uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "float16": 6,
-    "float32": 7, "tfloat32": 7, "bfloat16": 9,
-}  # fmt: skip
-"""The driver's numbers of element types (CUtensorMapDataType)."""
-
 Write = Callable[[PSeq, Facts], str]
 
 
 def data_type(dtype: DType) -> int:
     """The driver's number of an element type."""
-    return _DATA_TYPES[dtype.name]
+    return ELEMENT_TYPES[dtype.name]
 
 
 def map_names(variant: Variant, taken: Sequence[str]) -> list[str]:

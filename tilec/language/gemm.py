@@ -156,6 +156,6 @@ def _shape_help(k: Expr, k2: Expr, c: tuple[Expr, ...], m: Expr, n: Expr) -> str
     return f"the accumulator must be {expr_text(m)}x{expr_text(n)}"
 
 
-ENTRIES: tuple[Entry, ...] = works(gemm) + refused(
-    "use T.gemm, which chooses the instruction and waits for it", "tcgen05_gemm", "gemm_v1", "gemm_v2",
+ENTRIES: tuple[Entry, ...] = works(gemm, "gemm_v1", "gemm_v2") + refused(
+    "use T.gemm, which chooses the instruction and waits for it", "tcgen05_gemm",
 ) + refused("use T.gemm on dense operands", "tcgen05_gemm_blockscaled", "mma_gemm_blockscaled")  # fmt: skip

@@ -51,7 +51,6 @@ from tilec.plan.plan import (
 from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
 from tilec.plan.rows import stores_rows
 from tilec.plan.scans import scan_scratch
-from tilec.record import record
 
 UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""

@@ -284,7 +284,8 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
     layouts |= bulk
     setting = Setting(
-        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body, stages,
+        count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
+        stages if room.hand is None else 0,
         not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count),
     )  # fmt: skip
     lowering = _lowering(room, setting)

@@ -13,9 +13,18 @@ from tilec.plan.access import row_strides
 from tilec.plan.domains import static
 
 
+ELEMENT_TYPES = {
+    "bool": 0, "uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4,
+    "int64": 5, "float16": 6, "float32": 7, "tfloat32": 7, "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+"""The driver's numbers of element types (CUtensorMapDataType)."""
+
+
 def unreachable(tensor: Buffer, facts: Facts) -> str:
     """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents."""
     strides, item = row_strides(tensor), tensor.dtype.bytes
+    if tensor.dtype.name not in ELEMENT_TYPES:
+        return f"the copy engine knows no elements of type {tensor.dtype}"
     if static(strides[-1]) != 1:
         return f"elements of {tensor.name} do not lie side by side"
     if any(static(e) == 0 for e in tensor.shape):
