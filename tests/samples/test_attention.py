@@ -139,3 +139,16 @@ def test_backward(seq: int, causal: bool) -> None:
     check(sample, {**shape, "causal": causal}, {**inputs, "dQ": np.zeros(q.shape)}, wanted, 2e-3, kernel="gradients")
     check(sample, {**shape, "causal": causal}, inputs, {"dQ": dq}, 2e-3, kernel="query_gradients")
     check(sample, shape, {"dQ": dq}, {"Out": dq}, 1e-3, kernel="narrow")
+
+
+def test_selected_blocks() -> None:
+    rng = fresh()
+    seq, heads, dim, size, picked = 64, 16, 64, 32, 2
+    q = half(rng.standard_normal((1, seq, heads, dim)))
+    k, v = (half(rng.standard_normal((1, seq, 1, dim))) for _ in range(2))
+    blocks = np.array([rng.permutation(2) if t >= size else [0, -1] for t in range(seq)], np.int32).reshape(1, seq, 1, picked)
+    scores = np.einsum("bthd,bsd->bhts", q.astype(np.float64), k[:, :, 0].astype(np.float64)) / dim**0.5
+    chosen = (np.arange(seq) // size == blocks[0, :, 0, :, None]).any(1) & np.tril(np.ones((seq, seq), bool))
+    weights = np.where(chosen, np.exp(scores - scores.max()), 0)
+    wanted = np.einsum("bhts,bsd->bthd", weights / weights.sum(-1, keepdims=True), v[:, :, 0].astype(np.float64))
+    check("attention/selected_blocks.py", {"seq_len": seq}, {"Q": q, "K": k, "V": v, "blocks": blocks}, {"O": wanted}, 1e-3)

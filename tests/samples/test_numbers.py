@@ -15,16 +15,18 @@ import pytest
 from tests.compiling import MODES, Array, compile_text, run_emulated, run_reference
 from tests.samples.cases import CASES, Case
 from tests.samples.kit import pack
+from tests.samples.low_precision import LOW
 from tests.toolchain import needs_gxx
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 FOLDERS = ("by_hand", "elementwise", "products", "rows", "scans")
 TOPICS = sorted(str(p.relative_to(SAMPLES).with_suffix("")) for folder in FOLDERS for p in (SAMPLES / folder).glob("*.py"))
 POISON = 99
+ALL = {**CASES, **LOW}
 
 
 def test_every_sample_has_a_formula() -> None:
-    assert set(TOPICS) == set(CASES)
+    assert set(TOPICS) == set(ALL)
 
 
 def arguments(case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -46,7 +48,7 @@ def check(what: str, got: dict[str, Any], want: dict[str, Array], tolerance: flo
 @needs_gxx
 @pytest.mark.parametrize("name", TOPICS)
 def test_the_numbers(name: str) -> None:
-    case = CASES[name]
+    case = ALL[name]
     inputs, values = arguments(case)
     want = case.expected(**{n: a.astype(np.float64) for n, a in inputs.items()})
     text = (SAMPLES / f"{name}.py").read_text()
