@@ -53,6 +53,7 @@ REFUSED = [
     ("T.wgmma_gemm(A_s[0:64, :], B_s, acc[0:64, :], transpose_B=True)\n        T.wait_wgmma(0)", "TL0406"),
     ("with T.ws(0):\n            T.wgmma_gemm(A_s[4:68, :], B_s, acc[0:64, :], transpose_B=True)\n            T.wait_wgmma(0)", "TL0406"),
     ("with T.ws(0):\n            T.wgmma_gemm(odd, odd, acc, transpose_B=True)\n            T.wait_wgmma(0)", "TL0406"),
+    ("T.barrier_arrive(bar[0])\n        if tx == 0:\n            T.set_max_nreg(40, 0)", "TL0406"),
     ("if tx < 64:\n            T.wgmma_gemm(A_s, B_s, acc, transpose_B=True)\n            T.wait_wgmma(0)", "TL0406"),
 ]  # fmt: skip
 

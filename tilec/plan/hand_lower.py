@@ -128,6 +128,10 @@ class HandLowering(Lowering):
             case BulkCopy():
                 return self.bulk_copy(s, facts)
             case Control(kind, value, span):
+                here = self.team or self.hand.teams.block
+                if kind.startswith(("registers", "products")) and (here.first % 128 or here.count % 128):
+                    text = f"this is done by whole warp groups (128 threads), {here.count} thread{'s' if here.count > 1 else ''} come here"
+                    raise error("TL0406", text, span, help="put it under `with T.ws(...)`, not into a branch of fewer threads")
                 done = sorted(self.hand.settled.get(id(s), ()), key=lambda b: b.name)
                 kept = tuple((b, self.at.layouts[b].registers) for b in done if b in self.at.layouts)
                 if not self.hand.hopper:  # products are complete in their own threads, which one of them may go on to tell others
