@@ -13,6 +13,7 @@ from tests.compiling import compile_text, run_emulated, run_reference
 from tests.features.kit import HEAD, check, poison, refused
 from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
 from tilec import emulator
+from tilec.emit.explain import explain_text
 from tilec.emit.manifest import manifest
 from tilec.ir.read import parse
 from tilec.ir.show import show
@@ -59,6 +60,7 @@ def test_tiles_arrive_at_the_barrier_of_another_block(copies: tuple[str, int], a
     wanted = 2 * np.roll(a.reshape(2, 4, 4, 32), 1, axis=1).reshape(a.shape)
     wanted = np.roll(wanted, 2, axis=1) if copies is ROWS else np.roll(wanted, 16, axis=2) if copies is PARTS else wanted
     compiled = check(sent(copies), {"A": a, "B": poison(a.shape, a.dtype)}, {"B": wanted}, arch=arch)
+    assert "of the cluster  by the copy engine, " in explain_text(compiled.plans[0])
     (kernel,) = compiled.module.kernels
     assert show(parse(show(kernel))) == show(kernel)
     for body in compiled.cu.split("__global__")[1:]:
@@ -144,6 +146,9 @@ def test_one_block_loads_for_both(arch: str) -> None:
     values, exact = matrices()
     compiled = check(GEMM, values, {"C": exact}, arch=arch)
     assert ("tma_load_2d_multicast(" in compiled.cu) == (arch == "sm_90a")
+    told = explain_text(compiled.plans[0])
+    assert "arrive at empty[k % 2] of block r of the cluster" in told
+    assert ("one block's into all of mask 0x3" in told) == (arch == "sm_90a")
     (entry,) = manifest(compiled.plans)["kernels"]
     assert all(v["cluster"] == [1, 2, 1] for v in entry["launches"][0]["variants"])
 

@@ -22,7 +22,7 @@ from tilec.ir.tile import Alloc, Atomic, Evaluate, Let, Print, Store, Trap
 from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, TeamPlan
+from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.plan import (
     AsyncCopy, BulkAdd, BulkStore, Chained, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf,
     Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop,
@@ -253,7 +253,7 @@ def _simple(s: PStmt) -> Iterator[str]:
             yield f"sum of {buffer.name} over the lanes of a row"
         case PBarriers(barriers):
             yield f"{_count(len(barriers), 'barrier')} made by one thread"
-        case PMbarrier() | PBulkCopy() | PControl():
+        case PMbarrier() | PBulkCopy() | PSend() | PControl():
             yield _by_hand(s)
         case PBarrier():
             of = "cluster barrier" if s.kind.startswith("cluster") else "barrier"
@@ -268,18 +268,23 @@ def _team(t: TeamPlan | None) -> str:
     return f"thread {t.team.first}" if t.team.count == 1 else f"threads {t.team.first} to {t.team.stop - 1}"
 
 
-def _by_hand(s: PMbarrier | PBulkCopy | PControl) -> str:
+def _by_hand(s: PMbarrier | PBulkCopy | PSend | PControl) -> str:
     """What the author of a kernel orders by hand."""
     match s:
         case PMbarrier(kind, buffer, index, value):
             told = "" if value is None else f" {'parity ' if kind == 'wait' else 'bytes '}{_short(value)}"
-            return f"{kind.replace('_', ' and ')} at {buffer.name}[{_short(index)}]{told}"
+            there = "" if buffer.peer is None else f" of block {_short(buffer.peer)} of the cluster"
+            return f"{kind.replace('_', ' and ')} at {(buffer.view_of or buffer).name}[{_short(index)}]{there}{told}"
         case PBulkCopy():
             tensor, boxes = s.map.tensor.name, _count(len(s.boxes), "box").replace("boxs", "boxes")
             size = "x".join(str(n) for n in reversed(s.map.box))
             swizzle = f", swizzled over {s.map.swizzle} bytes" if s.map.swizzle else ""
             way = f"{tensor} -> {s.tile.name}" if s.barrier is not None else f"{s.tile.name} -> {tensor}"
-            return f"copy {way}  by the copy engine, {boxes} of {size}{swizzle}"
+            into = f", one block's into all of mask {s.mask:#x}" if s.mask else ""
+            return f"copy {way}  by the copy engine, {boxes} of {size}{swizzle}{into}"
+        case PSend():
+            there = f"{(s.dst.view_of or s.dst).name} of block {_short(s.peer)} of the cluster"
+            return f"copy {s.src.name} -> {there}  by the copy engine, {s.bytes} bytes, an arrival at {s.barrier.name}[{_short(s.index)}] there"
         case PControl(kind, value):
             return f"{kind.replace('_', ' ')}{f' {value}' if kind.endswith(('wait', 'take', 'give')) else ''}"
 
