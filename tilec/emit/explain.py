@@ -284,7 +284,8 @@ def _by_hand(s: PMbarrier | PBulkCopy | PSend | PControl) -> str:
             return f"copy {way}  by the copy engine, {boxes} of {size}{swizzle}{into}"
         case PSend():
             there = f"{(s.dst.view_of or s.dst).name} of block {_short(s.peer)} of the cluster"
-            return f"copy {s.src.name} -> {there}  by the copy engine, {s.bytes} bytes, an arrival at {s.barrier.name}[{_short(s.index)}] there"
+            arrives = f"an arrival at {s.barrier.name}[{_short(s.index)}] there"
+            return f"copy {s.src.name} -> {there}  by the copy engine, {s.bytes} bytes, {arrives}"
         case PControl(kind, value):
             return f"{kind.replace('_', ' ')}{f' {value}' if kind.endswith(('wait', 'take', 'give')) else ''}"
 
