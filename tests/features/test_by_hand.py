@@ -175,6 +175,38 @@ def k(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
     assert np.array_equal(run_emulated(compiled, {"A": a, "B": np.full_like(a, np.nan)})["B"], a)
 
 
+GATHER = """
+import tilelang.language as T
+@T.prim_func
+def gather(X: T.Tensor((50, 64), "float16"), R: T.Tensor((32,), "int32"), Y: T.Tensor((32, 64), "float16")):
+    with T.Kernel(1, threads=384):
+        s = T.alloc_shared((32, 64), "float16")
+        there = T.alloc_barrier(256)
+        row = T.alloc_var("int32")
+        tx = T.get_thread_binding()
+        if tx < 256:
+            row = R[tx // 8]
+            T.ptx_cp_async(T.access_ptr(s[tx // 8, tx % 8 * 8], "w", 8), T.access_ptr(X[row, tx % 8 * 8], "r", 8), 8)
+            T.cp_async_barrier_noinc(there)
+        else:
+            T.barrier_wait(there, 0)
+            T.copy(s, Y)
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_rows_that_a_variable_names_move_16_bytes_at_a_time(arch: str) -> None:
+    compiled = compile_text(GATHER, None, arch)
+    rng = np.random.default_rng()
+    values = {"X": rng.standard_normal((50, 64)).astype(np.float16), "R": rng.integers(-3, 55, 32).astype(np.int32), "Y": np.full((32, 64), np.nan, np.float16)}
+    inside = (values["R"] >= 0) & (values["R"] < 50)
+    want = np.where(inside[:, None], values["X"][np.clip(values["R"], 0, 49)], 0)
+    assert "load_vec<8>(X" in compiled.cu
+    for got in (run_reference(compiled, values), run_emulated(compiled, values, "lazy"), run_emulated(compiled, values, "eager")):
+        assert np.array_equal(got["Y"], want)
+
+
 def test_explain_says_who_does_what() -> None:
     from tilec.emit.explain import explain_text
 
@@ -182,3 +214,18 @@ def test_explain_says_who_does_what() -> None:
     text = explain_text(compiled.plans[0])
     for line in ("2 barriers made by one thread", "threads 0 to 127", "arrive at mbarriers[0]", "wait at mbarriers[1] parity 0", "threads 128 to 255"):
         assert line in text, text
+
+
+def test_a_product_by_hand_is_known_to_bench_and_its_work_counted() -> None:
+    from pathlib import Path
+
+    from tilec.emit.hosteval import evaluate
+    from tilec.emit.manifest import manifest_text
+    from tilec.runtime.bench.problems import recognise
+
+    path = Path(__file__).resolve().parents[2] / "samples" / "by_hand" / "gemm_warp_specialized.py"
+    compiled = compile_text(path.read_text(encoding="utf-8"), None, "sm_90a")
+    plan = compiled.plans[0]
+    assert plan.flop is not None and evaluate(manifest_text(plan.flop), {}) == 2 * 384 * 448 * 512
+    found = recognise(compiled.module.kernels[0], {"A": (384, 448), "B": (448, 512), "C": (384, 512)})
+    assert found is not None and found.flop == 2 * 384 * 448 * 512

@@ -174,3 +174,30 @@ def test_the_emulator_says_who_waits_where() -> None:
     outcome, _ = emulate(compiled.cu, "gemm", kernel.inputs(), emulator.Mode("random", "real", 7), 20)
     assert not outcome.ok
     assert "no thread can go on" in outcome.message and "from kernel.py:19  T.barrier_wait(empty[s]" in outcome.message, outcome.message
+
+
+@needs_gxx
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_tensors_off_16_bytes_and_sizes_at_run_time(arch: str) -> None:
+    kernel = Hand()
+    sizes = "M, N, K = T.dynamic('M, N, K')\nBM"
+    source = kernel.source().replace("M, N, K, BM", sizes).replace("= 250, 200, 328, 128,", "= 128,")
+    compiled = compile_text(source, None, arch)
+    rng = np.random.default_rng(np.random.SeedSequence())
+    for m, n, k, alignment in ((130, 136, 200, 16), (70, 129, 201, 16), (64, 64, 0, 16), (130, 136, 136, 2)):
+        a, b = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
+        values = {"A": a, "B": b, "C": np.full((m, n), np.nan, np.float16), "M": m, "N": n, "K": k}
+        mode = emulator.Mode("random", "real", 8, alignment=alignment)
+        outcome = emulator.build(compiled.cu).run("gemm_launch", values, mode, 60)
+        assert outcome.ok, outcome.message
+        want = a.astype(np.float64) @ b.astype(np.float64)
+        assert np.abs(np.asarray(values["C"], np.float64) - want).max() <= 2e-3 * max(1.0, np.abs(want).max())
+
+
+@needs_gxx
+def test_fixed_sizes_off_16_bytes() -> None:
+    kernel = Hand()
+    compiled, values = kernel.compiled(), kernel.inputs()
+    outcome, got = emulate(compiled.cu, "gemm", values, emulator.Mode("random", "real", 9, alignment=2))
+    assert outcome.ok, outcome.message
+    assert difference(got["C"], kernel.wanted(values)) < 1e-3

@@ -80,7 +80,7 @@ def same(e: Expr, at: Chunk) -> bool:
             return slope(e, at) == 0
         case Compare(op, a, b) if a.dtype.is_int:
             return _same_compare(op, a, b, at)
-        case Load(buffer) if buffer.scope is not Scope.GLOBAL and buffer.scope is not Scope.SHARED:
+        case Load(buffer) if buffer.scope is Scope.FRAGMENT:
             return False
         case Var():
             return e not in at.opaque

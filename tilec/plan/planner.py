@@ -123,7 +123,7 @@ def _plan_launch(
     room = _room(kernel, launch, threads, options, written)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
     if room.hand is not None:
-        variants = _by_hand(room, _portable(room, symbol, assumed), symbol, assumed, options)
+        variants = _by_hand(room, symbol, assumed, options)
     elif isinstance(own, list) and options.target.has_wgmma:
         room, general = _behind(room, f"{symbol}__general", options)
         variants = [*own, general]
@@ -198,11 +198,11 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
         return room, _variant(room, symbol, {}, aligned=False)
 
 
-def _by_hand(room: _Room, portable: list[Variant], symbol: str, divisors: Mapping[Var, int], options: PlanOptions) -> list[Variant]:
+def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: PlanOptions) -> list[Variant]:
     """The bodies of a kernel whose author orders its work: Hopper's own, through tensor maps, in front of the portable ones."""
     target = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     if target is None or room.hand is None:
-        return portable
+        return _portable(room, symbol, divisors)
     launch, hand = room.launch, replace(room.hand, hopper=True, counts_bytes=True)
     legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
     only = options.target.has_wgmma
@@ -212,9 +212,8 @@ def _by_hand(room: _Room, portable: list[Variant], symbol: str, divisors: Mappin
     when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
     own = replace(v, when=when, threads=room.threads, grid=(grid[0], grid[1], grid[2]), arch="" if only else target.name, hopper=True)
     if not only:
-        return [own, *portable]
-    general = replace(portable[-1], symbol=f"{symbol}__general", when=None if len(portable) > 1 else portable[-1].when)
-    return [own] if when is None else [own, general]
+        return [own, *_portable(room, symbol, divisors)]
+    return [own] if when is None else [own, _variant(room, f"{symbol}__general", {}, aligned=False)]
 
 
 def _thread_count(launch: Launch) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilec.analysis.teams import Teams, by_hand
 from tilec.ir.dtypes import INT64
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Var
 from tilec.ir.kernel import Kernel
@@ -37,7 +38,7 @@ def _product(parts: tuple[Expr, ...]) -> Expr:
     return out
 
 
-def _in_body(s: Stmt, host: frozenset[Var]) -> Expr | None:
+def _in_body(s: Stmt, host: frozenset[Var], teams: Teams | None = None) -> Expr | None:
     """Operations of one run of `s`; None when they depend on the device."""
     match s:
         case Gemm():
@@ -46,13 +47,13 @@ def _in_body(s: Stmt, host: frozenset[Var]) -> Expr | None:
         case Seq(body):
             total: Expr = Const(0, INT64)
             for child in body:
-                one = _in_body(child, host)
+                one = _in_body(child, host, teams)
                 if one is None:
                     return None
                 total = _plus(total, one)
             return total
         case For():
-            inside = _in_body(s.body, host)
+            inside = _in_body(s.body, host, teams)
             if inside is None or (isinstance(inside, Const) and inside.value == 0):
                 return inside
             start, step = s.start, s.step
@@ -60,6 +61,9 @@ def _in_body(s: Stmt, host: frozenset[Var]) -> Expr | None:
             if not (known and isinstance(start, Const) and start.value == 0 and isinstance(step, Const) and step.value == 1):
                 return None
             return _times(inside, s.stop)
+        case If(cond, then, orelse) if teams is not None and teams.takers(cond, teams.block) is not None:
+            sides = _in_body(then, host, teams), _in_body(orelse, host, teams)  # each is done by the threads that take it
+            return None if sides[0] is None or sides[1] is None else _plus(sides[0], sides[1])
         case If() | While() | Parallel():
             return None if _has_gemm(s) else Const(0, INT64)
         case _:
@@ -77,7 +81,7 @@ def count_flop(kernel: Kernel) -> Expr | None:
     host = frozenset(p for p in (*kernel.params, *kernel.extents) if isinstance(p, Var))
     total: Expr = Const(0, INT64)
     for launch in kernel.launches:
-        one = _in_body(launch.body, host)
+        one = _in_body(launch.body, host, Teams.of(launch) if by_hand(launch.body) else None)
         if one is None:
             return None
         total = _plus(total, _times(one, _product(launch.grid)))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Load, Scope
 from tilec.ir.kernel import Kernel
-from tilec.ir.tile import Copy, Gemm, Reduce, Region, Stmt, Store
+from tilec.ir.tile import BulkCopy, Copy, Gemm, Reduce, Region, Stmt, Store
 from tilec.ir.visit import storage, walk_expr, walk_stmt
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -108,7 +108,7 @@ class _Flow:
             match s:
                 case Gemm():
                     self.gemms.append(s)
-                case Copy(src, dst):
+                case Copy(src, dst) | BulkCopy(src, dst):
                     self._moves.append((storage(src.buffer), storage(dst.buffer), src))
                 case Store(buffer, _, value):
                     loads = (x for x in walk_expr(value) if isinstance(x, Load))
