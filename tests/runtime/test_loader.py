@@ -105,3 +105,30 @@ def test_types_without_a_numpy_name_travel_as_bits() -> None:
     import ml_dtypes
 
     assert as_bits(np.ones(2, ml_dtypes.bfloat16)).dtype == np.uint16 and as_bits(np.ones(2, np.float16)).dtype == np.float16
+
+
+@pytest.mark.parametrize(("size", "launches"), [((1000, 1000, 1000), 1), ((1024, 1024, 1024), 1), ((1025, 1027, 1029), 3)], ids=str)
+def test_launches_for_other_sizes_are_passed_over(cupy: Cupy, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int, int], launches: int) -> None:
+    from tests.hopper.kernels import Gemm
+    from tilec.emit.manifest import parse
+    from tilec.runtime import tensor_maps
+
+    addresses: list[int] = []
+
+    def tensor_map(entry: dict[str, object], address: int, env: dict[str, int]) -> str:
+        addresses.append(address)
+        return str(entry["name"])
+
+    monkeypatch.setattr(tensor_maps, "tensor_map", tensor_map)
+    runtime = types.SimpleNamespace(getDevice=lambda: 0, getDeviceProperties=lambda device: {"multiProcessorCount": 132})
+    monkeypatch.setattr(Cupy, "cuda", types.SimpleNamespace(Device=lambda: types.SimpleNamespace(compute_capability="90"), runtime=runtime))
+    monkeypatch.setattr(Cupy, "RawModule", lambda self, path: types.SimpleNamespace(get_function=lambda name: Function(name, self.log)))
+    entry = parse(Gemm(trans_b=True).compiled(opt_level=3).cu)
+    kernel = Module("", entry).kernel("gemm")
+    kernel(arrays(A=1 << 20, B=1 << 21, C=1 << 22), dict(zip("MNK", size, strict=True)))
+    assert len(cupy.log) == launches
+    if launches == 3:  # the stand-in's memory begins at its size
+        first, second = (-(-2 * rows * 1088 // 256) * 256 for rows in (1025, 1027))
+        assert addresses == [first + second, 2 * first + second]
+    else:
+        assert addresses[:2] == [1 << 20, 1 << 21]

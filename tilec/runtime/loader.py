@@ -69,9 +69,9 @@ class Kernel:
 
         env = {n: int(v) for n, v in numbers.items() if isinstance(v, int | np.integer)}
         self._check(env)
-        size = evaluate(str(self.entry["workspace"]), env)
-        workspace = cupy.zeros(max(size, 1), cupy.uint8) if size else None
-        addresses = {name: int(a.data.ptr) for name, a in (*arrays.items(), *([("workspace", workspace)] if size else []))}
+        scratch = str(self.entry["workspace"])  # the size may be 0 for these extents and not for others
+        workspace = None if scratch == "0" else cupy.zeros(max(evaluate(scratch, env), 1), cupy.uint8)
+        addresses = {name: int(a.data.ptr) for name, a in {**arrays, "workspace": workspace}.items() if a is not None}
         values = self._arguments(arrays, numbers, workspace)
         found = (self._launch(launch, {**env, **addresses}, values) for launch in self.entry["launches"])
         return [launch for launch in found if launch is not None]
@@ -99,26 +99,32 @@ class Kernel:
         if variant is None:
             raise Refused("no variant of the kernel fits the alignment of these arrays")
         if variant["tensor_maps"]:
-            env, values = self._with_maps(variant, env, values)
+            env = {**env, "multiprocessors": self._multiprocessors()}
         grid = tuple(evaluate(str(g), env) for g in variant["grid"])
         if any(not 0 <= n <= limit for n, limit in zip(grid, GRID_LIMITS, strict=True)):
             raise Refused(f"a grid of {' x '.join(map(str, grid))} blocks is not possible")
         if not math.prod(grid):
             return None
+        values = {**values, **self._maps(variant, env)}
         function = self._function(variant["symbol"], int(variant["shared_bytes"]))
         arguments = tuple(values[name] for name in variant["args"])
         return PreparedLaunch(function, grid, tuple(variant["block"]), int(variant["shared_bytes"]), arguments)
 
     @staticmethod
-    def _with_maps(variant: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
-        """The numbers and arguments that a body with tensor maps takes besides the caller's."""
+    def _multiprocessors() -> int:
         import cupy
 
+        return int(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"])
+
+    @staticmethod
+    def _maps(variant: Mapping[str, Any], env: Mapping[str, int]) -> dict[str, Any]:
+        """The tensor maps that a body takes in front of the caller's arguments, by name."""
+        if not variant["tensor_maps"]:
+            return {}
         from tilec.runtime.tensor_maps import tensor_map
 
-        count = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]
-        maps = {m["name"]: tensor_map(m, env[m["param"]] + evaluate(str(m.get("offset", "0")), env), env) for m in variant["tensor_maps"]}
-        return {**env, "multiprocessors": int(count)}, {**values, **maps}
+        at = {m["name"]: env[m["param"]] + evaluate(str(m.get("offset", "0")), env) for m in variant["tensor_maps"]}
+        return {m["name"]: tensor_map(m, at[m["name"]], env) for m in variant["tensor_maps"]}
 
     def _function(self, symbol: str, shared_bytes: int) -> Any:
         if symbol not in self._functions:
