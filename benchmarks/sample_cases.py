@@ -29,10 +29,13 @@ def decoded(data: bytes, kind: str) -> Any:
     """The numbers that the bytes of a tensor stand for, in float64."""
     if kind == "bfloat16":  # the upper half of a float32
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if kind.startswith("float8"):
-        import ml_dtypes
-
-        return np.frombuffer(data, getattr(ml_dtypes, kind)).astype(np.float64)
+    if kind == "float8_e5m2":  # the upper half of a float16
+        return (np.frombuffer(data, np.uint8).astype(np.uint16) << 8).view(np.float16).astype(np.float64)
+    if kind == "float8_e4m3fn":
+        code = np.frombuffer(data, np.uint8).astype(int)
+        exponent, rest = code >> 3 & 15, code & 7
+        size = np.where(exponent > 0, (8 + rest) * 2.0 ** (exponent - 10), rest * 2.0**-9)
+        return np.where(code & 127 == 127, np.nan, np.where(code > 127, -size, size))
     return np.frombuffer(data, kind).astype(np.float64)
 
 

@@ -204,3 +204,23 @@ def k(A: T.Tensor((64,), "int4")):
 def test_types_of_other_machines() -> None:
     found = refused('@T.prim_func\ndef k(A: T.Tensor((64,), "float8_e4m3fnuz")):\n    with T.Kernel(1):\n        T.clear(A)\n')
     assert found.code == "TL0204"
+
+
+def test_sizes_from_the_arrays_of_a_call() -> None:
+    text = """
+@tilelang.jit
+def k(A, S):
+    M, K = T.const("M, K")
+    A: T.Tensor((M, K), T.uint4)
+    S: T.Tensor((M, K // 32), T.float8_e8m0fnu)
+    O = T.empty((M, K), T.float32)
+    with T.Kernel(1, threads=32):
+        for i, j in T.Parallel(M, K):
+            O[i, j] = A[i, j] * S[i, j // 32]
+    return O
+"""
+    rng = np.random.default_rng()
+    a, s = rng.integers(0, 16, (4, 64)), rng.integers(120, 130, (4, 2)).astype(U8)
+    wanted = (a * np.repeat(2.0 ** (s.astype(int) - 127), 32, 1)).astype(F32)
+    args = {"A": ("uint8", (4, 32)), "S": ("uint8", (4, 2))}
+    check(text, {"A": pack(a), "S": s, "O": poison((4, 64), F32)}, {"O": wanted}, args=args)

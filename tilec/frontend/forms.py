@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import libcst as cst
@@ -23,10 +23,11 @@ from tilec.frontend.request import ArgSpec
 from tilec.frontend.source import expression
 from tilec.frontend.syntax import parameters, walk
 from tilec.frontend.values import Fatal, Frame, Function, Poison
-from tilec.ir.dtypes import INT32, INT64, DType, lookup
+from tilec.ir.dtypes import INT32, INT64, STORED, UINT8, DType, lookup
 from tilec.ir.expr import Buffer, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.language.builder import Builder
+from tilec.language.packed import STORAGE
 from tilec.language.values import EmptySpec, Marker, TensorSpec, Value
 
 
@@ -101,6 +102,7 @@ class Signature(Form):
         spec = m.request.args.get(buffer.name)
         if spec is None:
             return
+        spec = _as_elements(buffer, spec)
         found: dict[str, int] = {}
         names = {v: n for n, v in self.extents.items()}
         sides = [(buffer.shape, spec.shape)]
@@ -113,6 +115,15 @@ class Signature(Form):
                     found.setdefault(names[e], g)
         if found:
             raise Rebind(found)
+
+
+def _as_elements(buffer: Buffer, spec: ArgSpec) -> ArgSpec:
+    """An array of bytes as the elements of a stored type that it holds."""
+    if buffer.dtype not in STORED or spec.dtype != str(STORAGE.get(buffer.dtype, UINT8)):
+        return spec
+    *outer, last = spec.shape or (1,)
+    per = 8 // buffer.dtype.bits
+    return replace(spec, dtype=str(buffer.dtype), shape=(*outer, last * per if isinstance(last, int) else last))
 
 
 def _check_spec(m: Machine, buffer: Buffer, spec: ArgSpec) -> None:
