@@ -18,7 +18,7 @@ from tilec.language.bind import Entry, ignored, works
 from tilec.language.builder import Builder
 from tilec.language.context import in_kernel, tile_statement
 from tilec.language.regions import region
-from tilec.language.show import expr_text
+from tilec.language.show import describe, expr_text
 from tilec.language.values import Ref
 
 
@@ -31,6 +31,14 @@ def sync_threads(b: Builder, barrier_id: Any = None, arrive_count: Any = None) -
         b.emit(Barrier("block", span=b.span))
         return
     _named(b, "named", barrier_id, arrive_count)
+
+
+def tvm_storage_sync(b: Builder, scope: Any) -> None:
+    """T.sync_threads for "shared", T.sync_warp for "warp"."""
+    if scope not in ("shared", "shared.dyn", "warp"):
+        raise b.error("TL0206", f'the scope of T.tvm_storage_sync is "shared" or "warp", got {describe(scope)}')
+    _outside_parallel(b, "tvm_storage_sync")
+    b.emit(Barrier("warp" if scope == "warp" else "block", span=b.span))
 
 
 def named_barrier_arrive(b: Builder, barrier_id: Any, thread_count: Any) -> None:
@@ -128,6 +136,7 @@ ENTRIES: tuple[Entry, ...] = (
     works(sync_threads, "syncthreads")
     + works(sync_warp, "syncwarp")
     + works(named_barrier_arrive)
+    + works(tvm_storage_sync)
     + works(device_assert)
     + ignored(assume, host=True)
     + works(print_)

@@ -334,3 +334,4 @@ ENTRIES: tuple[Entry, ...] = tuple(
     )
     for e in works(fn)
 ) + works(get_warp_idx, "get_warp_idx_sync") + works(find_first_set, name="__ffs")  # fmt: skip
+ENTRIES += works(activemask, name="tvm_warp_activemask")

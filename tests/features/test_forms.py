@@ -1,0 +1,133 @@
+"""Ways of writing kernels that are met in the wild: recursion of macros, names that are variables or numbers, nested parallel loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.features.kit import check, poison
+from tests.toolchain import needs_gxx
+
+pytestmark = needs_gxx
+F32, I32 = np.float32, np.int32
+
+
+def test_parallel_loops_inside_of_each_other() -> None:
+    text = """
+@T.prim_func
+def k(X: T.Tensor((2, 12, 10), "float32"), Y: T.Tensor((2, 6, 5), "float32")):
+    with T.Kernel(2, threads=128) as b:
+        for h in T.Parallel(6):
+            for w in T.Parallel(5):
+                best = T.alloc_var("float32", init=T.min_value("float32"))
+                for kh in range(2):
+                    for kw in T.serial(2):
+                        best = T.max(best, X[b, h * 2 + kh, w * 2 + kw])
+                Y[b, h, w] = best
+"""
+    x = np.random.default_rng().standard_normal((2, 12, 10)).astype(F32)
+    check(text, {"X": x, "Y": poison((2, 6, 5), F32)}, {"Y": x.reshape(2, 6, 2, 5, 2).max((2, 4))})
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_names_that_are_variables_or_numbers(has_bias: bool) -> None:
+    text = """
+from functools import lru_cache
+
+@T.macro
+def add_all(vals, out, n: int, j: int):
+    if j < n:
+        out[0] = out[0] + vals[j]
+        add_all(vals, out, n, j + 1)
+
+def factorial(n):
+    return 1 if n <= 1 else n * factorial(n - 1)
+
+@lru_cache(maxsize=None)
+def make(has_bias: bool = True):
+    @T.prim_func
+    def k(A: T.Tensor((32, 4), "float32"), Bias: T.Tensor((32,), "float32"), O: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32) as (_,):
+            tid = T.get_thread_binding(0)
+            if has_bias:
+                bias = T.alloc_var("float32")
+            else:
+                bias = 0.0
+            if tid < 32:
+                if has_bias:
+                    bias = Bias[tid]
+            go = T.alloc_var("bool")
+            go = has_bias and tid >= 5
+            vals = T.alloc_local((4,), "float32")
+            out = T.alloc_local((1,), "float32")
+            for i in T.vectorized(4):
+                vals[i] = A[tid, i]
+            out[0] = factorial(4)
+            add_all(vals, out, 4, 0)
+            O[tid] = out[0] + bias + T.if_then_else(go, 1.0, 0.0)
+    return k
+"""
+    rng = np.random.default_rng()
+    a, bias = rng.integers(0, 9, (32, 4)).astype(F32), rng.integers(0, 9, 32).astype(F32)
+    wanted = a.sum(1) + 24 + ((bias + (np.arange(32) >= 5)) if has_bias else 0)
+    check(text, {"A": a, "Bias": bias, "O": poison((32,), F32)}, {"O": wanted}, defines={"has_bias": has_bias})
+
+
+def test_sorting_network_in_shared_memory() -> None:
+    text = """
+@T.macro
+def sort(idx: T.SharedBuffer, val: T.SharedBuffer, N: int):
+    for i1 in T.serial(N.bit_length() - 1):
+        for i2 in T.serial(i1 + 1):
+            for i in T.Parallel(N):
+                ascending = (i & (1 << (i1 + 1))) != 0
+                j = i ^ (1 << (i1 - i2))
+                if i < j and ((ascending and val[i] > val[j]) or (not ascending and val[i] < val[j])):
+                    val[i], val[j] = val[j], val[i]
+                    idx[i], idx[j] = idx[j], idx[i]
+            T.tvm_storage_sync("shared")
+
+@tilelang.jit
+def largest(X, N: int = 64, K: int = 8):
+    M = T.const("M")
+    X: T.Tensor((M, N), T.float32)
+    V = T.empty((M, K), T.float32)
+    I = T.empty((M, K), T.int32)
+    with T.Kernel(M, threads=64) as row:
+        idx = T.alloc_shared(N, T.int32)
+        val = T.alloc_shared(N, T.float32)
+        for i in T.Parallel(N):
+            if i >= N - 2:
+                val[i] = float("-inf")
+            else:
+                val[i] = X[row, i]
+            idx[i] = T.if_then_else(i < N - 2, i, -1)
+        sort(idx, val, N)
+        T.copy(val[0:K], V[row, :])
+        T.copy(idx[0:K], I[row, :])
+    return V, I
+"""
+    rng = np.random.default_rng()
+    x = np.stack([rng.permutation(64), rng.permutation(64)]).astype(F32)
+    order = np.argsort(-x[:, :62], 1)[:, :8]
+    wanted = {"V": np.take_along_axis(x, order, 1), "I": order}
+    check(text, {"X": x, "V": poison((2, 8), F32), "I": poison((2, 8), I32)}, wanted, defines={"M": 2})
+
+
+def test_helpers_that_exchange_between_lanes() -> None:
+    text = """
+def warp_sum(value):
+    mask = T.tvm_warp_activemask()
+    for distance in (16, 8, 4, 2, 1):
+        value += T.tvm_warp_shuffle_down(mask, value, distance, 32, 32)
+    return T.tvm_warp_shuffle(mask, value, 0, 32, 32)
+
+@T.prim_func
+def k(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        t = T.get_thread_binding()
+        v = A[t]
+        O[t] = warp_sum(v * v) + v
+"""
+    a = np.random.default_rng().integers(0, 9, 64).astype(F32)
+    check(text, {"A": a, "O": poison((64,), F32)}, {"O": np.repeat((a**2).reshape(2, 32).sum(1), 32) + a})
