@@ -156,6 +156,23 @@ def product(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 128), "float16"),
         check(text, {"A": a, "B": b, "C": poison((64, 128), np.float32)}, {"C": a.astype(np.float64) @ b.astype(np.float64)}, arch=arch)
 
 
+def test_views_of_tiles_go_to_other_blocks():
+    text = """
+@T.prim_func
+def views(A: T.Tensor((4, 16, 32), "float16"), C: T.Tensor((4, 16, 32), "float32")):
+    with T.Kernel(4, threads=64, cluster_dims=2) as b:
+        mine = T.alloc_shared((16, 32), "float16")
+        got = T.alloc_shared((16, 32), "float32")
+        flat = T.reshape(got, (512,))
+        T.copy(A[b, 0, 0], mine)
+        T.copy_cluster(T.reshape(mine, (512,)), flat, dst_block=1 - T.block_rank_in_cluster())
+        T.cluster_sync()
+        T.copy(got, C[b, 0, 0])
+"""
+    a = np.random.default_rng().standard_normal((4, 16, 32)).astype(np.float16)
+    check(text, {"A": a, "C": poison(a.shape, np.float32)}, {"C": a[[1, 0, 3, 2]].astype(np.float32)}, arch="sm_90")
+
+
 LENGTH = """
 @tilelang.jit
 def lengths(A, C):

@@ -352,6 +352,8 @@ def _shared_buffers(body: Stmt) -> list[Buffer]:
         for b in buffers_of(s):
             if b.scope is Scope.SHARED:
                 found.setdefault(storage(b))
+                if b.peer is not None and b.view_of is not None:
+                    found.setdefault(b.view_of)
                 found.setdefault(b)
     return list(found)
 
