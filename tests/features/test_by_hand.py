@@ -7,6 +7,7 @@ import pytest
 
 from tests.compiling import compile_text, run_emulated, run_reference
 from tests.toolchain import needs_gxx
+from tilec import emulator
 from tilec.diagnostics import CompileError
 
 FRAME = """
@@ -110,6 +111,18 @@ def test_warp_groups_exchange_tiles_through_barriers(arch: str) -> None:
     for mode in ("lazy", "eager"):
         assert np.array_equal(run_emulated(compiled, values, mode)["B"], want)
     assert "__syncthreads" not in compiled.cu.split("mbarrier_init(mbarriers + 1", 1)[1].split("__syncthreads();", 1)[1]
+
+
+@needs_gxx
+@pytest.mark.parametrize("wait", ["mbarrier_wait_portable(mbarriers, 0);", "mbarrier_wait_portable(mbarriers + 1, 0);"])
+def test_a_wait_that_is_missing_is_a_race_in_any_order(wait: str) -> None:
+    compiled = compile_text(EXCHANGE, None, "sm_80")
+    assert compiled.cu.count(wait) == 1
+    values = {"A": np.zeros((4, 128), np.int32), "B": np.zeros((4, 128), np.int32)}
+    mode = emulator.Mode("eager", "real", 11, races=True)
+    assert emulator.build(compiled.cu).run("swap_launch", dict(values), mode, 30).ok
+    outcome = emulator.build(compiled.cu.replace(wait, "")).run("swap_launch", dict(values), mode, 30)
+    assert not outcome.ok and "nothing orders" in outcome.message, outcome.message
 
 
 TEAMS = """

@@ -81,6 +81,7 @@ void finish_phase(void* barrier, Mbarrier& m) {
   if (m.missing == 0 && m.bytes == 0) {
     ++m.phase;
     m.missing = m.count;
+    races_mbarrier_over(barrier);
     wake_waiting();
   }
   write_image(barrier, m);
@@ -343,6 +344,7 @@ void tilec_mbarrier_init(void* barrier, int count, int line) {
 void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
   Mbarrier& m = find_mbarrier(barrier, line);
   m.bytes += bytes;
+  races_mbarrier_arrive(barrier);
   if (m.missing == 0) fail("fault", line, format("an arrival too many at an mbarrier of %d", m.count));
   --m.missing;
   finish_phase(barrier, m);
@@ -362,6 +364,7 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
       if (loads[i].barrier == barrier) moved = load_one(i);
     if (!moved) wait_for("an mbarrier", line);
   }
+  races_mbarrier_wait(barrier);
   if (cluster_size > 1) note_ordered_by(barrier, mbarriers[barrier].phase);
 }
 

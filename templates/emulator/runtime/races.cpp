@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "runtime.h"
 
@@ -44,6 +45,12 @@ struct Arrival {
   unsigned time;
 };
 std::vector<Arrival> arrivals[16];
+
+// What comes before the end of an mbarrier's running phase, and of those that are over: times of warps.
+struct Phase {
+  std::array<unsigned, 32> running = {}, over = {};
+};
+std::map<const void*, Phase> phases;
 
 // The same of the blocks of a cluster that do not run; and whose shared memory each page of the arena is.
 struct Kept {
@@ -179,6 +186,7 @@ void races_start_block(int count) {
   last_full = 0;
   seen.assign(static_cast<size_t>(count), {});
   for (auto& list : arrivals) list.clear();
+  phases.clear();
   doubt.p = nullptr;
 }
 
@@ -229,6 +237,30 @@ void races_barrier_complete(int barrier, const std::vector<int>& waiting) {
   for (const int thread : waiting)
     for (size_t w = 0; w < 32; ++w) seen[static_cast<size_t>(thread)][w] = std::max(seen[static_cast<size_t>(thread)][w], merged[w]);
   arrivals[barrier].clear();
+}
+
+void races_mbarrier_arrive(const void* barrier) {
+  if (shadow == nullptr || cluster_size > 1) return;
+  settle_doubt();
+  auto& running = phases[barrier].running;
+  const auto thread = static_cast<size_t>(current->index);
+  for (size_t w = 0; w < 32; ++w) running[w] = std::max(running[w], seen[thread][w]);
+  running[thread / 32] = std::max(running[thread / 32], now++);
+}
+
+void races_mbarrier_over(const void* barrier) {
+  if (shadow == nullptr || cluster_size > 1) return;
+  Phase& phase = phases[barrier];
+  for (size_t w = 0; w < 32; ++w) phase.over[w] = std::max(phase.over[w], phase.running[w]);
+  phase.running = {};
+}
+
+void races_mbarrier_wait(const void* barrier) {
+  if (shadow == nullptr || cluster_size > 1) return;
+  settle_doubt();
+  const auto& over = phases[barrier].over;
+  auto& mine = seen[static_cast<size_t>(current->index)];
+  for (size_t w = 0; w < 32; ++w) mine[w] = std::max(mine[w], over[w]);
 }
 
 void races_warp_barrier(unsigned lanes, int first_thread) {

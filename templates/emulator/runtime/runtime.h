@@ -169,6 +169,9 @@ constexpr size_t arena_bytes = size_t{1} << 27;
 // ---- races on shared memory (races.cpp): told of every access and of everything that orders threads -------------------
 void races_start_block(int count);
 void races_exchange(int from, int to);  // the running block of a cluster changes
+void races_mbarrier_arrive(const void* barrier);  // by the current thread
+void races_mbarrier_over(const void* barrier);    // a phase has ended
+void races_mbarrier_wait(const void* barrier);    // the current thread has seen that
 void races_own_pages(const char* begin, size_t bytes, int rank);
 std::string name_race_place(unsigned place);
 
