@@ -15,6 +15,7 @@ def gemv(A, x, rows: int = 4, block_K: int = 512, threads: int = 128):
     y = T.empty((N,), T.float16)
 
     with T.Kernel(T.ceildiv(N, rows), threads=threads) as bn:
+        T.annotate_min_blocks_per_sm(1)  # registers for many loads under way
         acc = T.alloc_fragment((rows, block_K), T.float32)
         total = T.alloc_fragment((rows,), T.float32)
 

@@ -130,3 +130,18 @@ def keep(A: T.Tensor((32,), "int64"), k: T.int64, m: T.int32):
     a = np.arange(32, dtype=np.int64)
     done = check(text, {"A": a, "k": 3, "m": 4}, {"A": a * 3 + 4})
     assert "keep(long long* __restrict__ A, long long k, int m)" in done.cu
+
+
+def test_blocks_that_should_fit_a_multiprocessor_bound_the_registers():
+    text = """
+@T.prim_func
+def k(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    with T.Kernel(2, threads=128) as b:
+        T.annotate_min_blocks_per_sm(3)
+        for i in T.Parallel(128):
+            B[b * 128 + i] = A[b * 128 + i] * 2
+"""
+    a = np.random.default_rng().standard_normal(256).astype(np.float32)
+    done = check(text, {"A": a, "B": poison((256,), np.float32)}, {"B": a.astype(np.float64) * 2})
+    assert "__launch_bounds__(128, 3)" in done.cu
+    assert "between 1 and 32 blocks" in refused(text.replace("(3)", "(0)")).message

@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import prod
 
-from tilec.record import record
 from tilec.diagnostics import Span
 from tilec.emit import gemm, hopper, hopper_attention, hopper_chain, pipeline, prelude
 from tilec.emit.banner import banner_text
@@ -29,6 +28,7 @@ from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import THREAD, Chained, LaunchPlan, PGemm, PIf, Pipeline, Plan, SharedTile, Streamed, Variant
 from tilec.plan.walk import walk_plan
+from tilec.record import record
 
 AXES = "xyz"
 KERNEL_NAMES = frozenset("thread warp lane block workspace panel_blocks panel_top in_panel panel_rows chunk".split())
@@ -134,6 +134,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
         tiles=tiles, places=lines, body=body, hopper=variant.hopper, arch=variant.arch, cluster=launch.launch.cluster,
+        least=launch.launch.min_blocks,
     )  # fmt: skip
     return indent(text)
 

@@ -179,7 +179,8 @@ class Spelling:
         base = self.tile_pointer(b)
         if offset == "0":
             return base
-        return f"{base} + ({offset})" if " + " in offset else f"{base} + {offset}"  # one sum for the pointer, not one for each term
+        # Many terms are one sum for the pointer, not additions of 64 bits each; two keep the row apart from what steps through it.
+        return f"{base} + ({offset})" if len(_terms(offset)) > 2 else f"{base} + {offset}"
 
     def _staged(self, b: Buffer) -> bool:
         return storage(b) in self.stages
@@ -217,6 +218,17 @@ class Spelling:
             if self.define(name, self.buffer(b), self.tile(b).layout):
                 self.functions[b] = name
         return self.functions[b]
+
+
+def _terms(text: str) -> list[str]:
+    """The terms of a sum: what stands between its plus signs outside of parentheses."""
+    out, depth = [""], 0
+    for part in text.split(" + "):
+        out[-1] += part
+        depth += part.count("(") - part.count(")")
+        if depth == 0:
+            out.append("")
+    return out[:-1]
 
 
 def conjuncts(cond: Expr) -> tuple[Expr, ...]:

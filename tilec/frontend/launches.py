@@ -16,8 +16,8 @@ from tilec.frontend import hostops
 from tilec.frontend.expressions import spread
 from tilec.frontend.finish import extents
 from tilec.frontend.machine import Flow, Machine, is_device
-from tilec.frontend.request import roots
 from tilec.frontend.names import assigned, target_names
+from tilec.frontend.request import roots
 from tilec.frontend.values import Frame, Stale
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import BLOCK_CALLS, WARP_CALLS, Call, Const, Var, VarKind
@@ -27,8 +27,8 @@ from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
 from tilec.language.builder import LaunchState
 from tilec.language.clusters import meet_around_peers
-from tilec.language.layouts import apply_orders
 from tilec.language.hopper import without_controls
+from tilec.language.layouts import apply_orders
 from tilec.language.reducers import settle
 from tilec.language.source_kernel import call_source, is_text
 from tilec.language.threads import settle_groups
@@ -139,7 +139,7 @@ def record_launch(
         body_ = without_controls(settle_groups(b, body_, state.groups))
     whole = meet_around_peers(settle(b, apply_orders(b, body_)))
     b.orders, b.reducers = {}, {}
-    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster)
+    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster, state.min_blocks)
     if counts is None and (hand or uses_threads(launch)):
         launch = replace(launch, threads=DEFAULT_THREADS)
     m.launches.append(separate(launch) if hand else launch)

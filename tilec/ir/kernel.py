@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias
 
-from tilec.record import record
 from tilec.diagnostics import NOWHERE, Diagnostic, Span
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.tile import Stmt
+from tilec.record import record
 
 Param: TypeAlias = Buffer | Var
 """A tensor (a GLOBAL buffer) or a scalar (a PARAM variable)."""
@@ -20,7 +20,8 @@ class Launch:
 
     `block_vars` and `grid` have 1 to 3 entries (x, y, z). `threads` is the author's count along x, y, z, or None when the
     plan may choose. `panel` is the author's T.use_swizzle panel size, 0 for none; `panel_order` is row or column. `cluster` blocks
-    along x, y, z run at once and may reach into each other's shared memory.
+    along x, y, z run at once and may reach into each other's shared memory. `min_blocks` of them should fit one multiprocessor; 0
+    leaves that to CUDA's compiler.
     """
 
     block_vars: tuple[Var, ...]
@@ -32,6 +33,7 @@ class Launch:
     panel_order: str = "row"
     span: Span = NOWHERE
     cluster: tuple[int, int, int] = (1, 1, 1)
+    min_blocks: int = 0
 
 
 @record

@@ -421,7 +421,8 @@ class _Statements(Reader):
         thread_vars = self.several(self._thread_variable, "(", ")") if self.accept("index") else ()
         panel, order = (self.number(), self.take("name")) if self.accept("panel") else (0, "row")
         cluster = self._counts() if self.accept("cluster") else (1, 1, 1)
-        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span, cluster)
+        least = self.number() if self.accept("fitting") else 0
+        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span, cluster, least)
 
     def _counts(self) -> tuple[int, int, int]:
         counts = self.several(self.number, "(", ")")

@@ -249,6 +249,8 @@ def _launch(launch: Launch, names: Names) -> list[str]:
         text += f" panel {launch.panel} {launch.panel_order}"
     if launch.cluster != (1, 1, 1):
         text += f" cluster {launch.cluster}"
+    if launch.min_blocks:
+        text += f" fitting {launch.min_blocks}"
     return [text + ":", *_body(launch.body, names, "    ")]
 
 

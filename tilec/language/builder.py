@@ -27,6 +27,7 @@ class LaunchState:
     panel: int = 0
     panel_order: str = "row"
     cluster: tuple[int, int, int] = (1, 1, 1)
+    min_blocks: int = 0
     barriers: dict[Buffer, tuple[int, ...]] = field(default_factory=dict)  # of T.alloc_barrier, with their arrival counts
     listed: Buffer | None = None  # the barriers of T.create_list_of_mbarrier
     groups: list[Expr] = field(default_factory=list)  # the conditions of T.ws

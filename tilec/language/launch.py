@@ -18,6 +18,7 @@ from tilec.language.show import describe
 from tilec.language.values import KernelSpec
 
 MOST_THREADS = 1024
+MOST_RESIDENT = 32  # blocks of a multiprocessor
 MOST_BLOCKS = 8
 """Blocks of a cluster that every GPU with clusters can run at once."""
 
@@ -124,6 +125,14 @@ def use_swizzle(b: Builder, panel_size: Any, order: Any = "row", enable: Any = T
         launch.panel, launch.panel_order = size, "row" if order == "row" else "column"
 
 
+def annotate_min_blocks_per_sm(b: Builder, n: Any) -> None:
+    """How many blocks should fit one multiprocessor: CUDA's compiler gives each thread as many registers as that leaves."""
+    least = host_int(b, n, "n")
+    if not 1 <= least <= MOST_RESIDENT:
+        raise b.error("TL0206", f"between 1 and {MOST_RESIDENT} blocks fit a multiprocessor, got {least}")
+    in_kernel(b, "annotate_min_blocks_per_sm").min_blocks = least
+
+
 def get_thread_binding(b: Builder, dim: Any = 0) -> Var:
     """The index of the thread along x (0), y (1) or z (2)."""
     return _axis_var(b, "get_thread_binding", in_kernel(b, "get_thread_binding").thread_vars, dim)
@@ -190,7 +199,6 @@ def _hint(doc: str) -> Any:
 
 _HINTS = {
     "annotate_l2_hit_ratio": "How much of a tensor should stay in the L2 cache.",
-    "annotate_min_blocks_per_sm": "How many blocks should fit one multiprocessor.",
     "annotate_compile_flags": "Flags for nvcc.",
     "annotate_pass_configs": "Options of the other compiler's passes.",
     "annotate_producer_reg_dealloc": "Register counts of warp roles; the plan decides.",
@@ -204,6 +212,7 @@ _HINTS = {
 ENTRIES: tuple[Entry, ...] = (
     works(Kernel, "ClusterKernel", host=True)
     + works(use_swizzle)
+    + works(annotate_min_blocks_per_sm)
     + works(get_thread_binding)
     + works(get_thread_bindings)
     + works(get_block_binding)
