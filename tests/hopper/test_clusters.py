@@ -107,3 +107,15 @@ def test_ptxas_takes_them_whole(nk: bool, tmp_path: Path) -> None:
     (own,) = [part for part in said.split("Compiling entry function '")[1:] if part.startswith("gemm'")]
     assert re.search(r"\b0 bytes stack frame, 0 bytes spill stores", own) and "C75" not in said
     nvcc_compile(compile_text(text(512, 512, 128, nk, clusters="(1, 2)"), arch="sm_90a").cu, "sm_90a", tmp_path)
+
+
+@needs_gxx
+def test_a_multicast_of_the_author_becomes_the_engines() -> None:
+    """T.copy_cluster with a mask, of the operand that both blocks share: the same kernel as with T.copy."""
+    plain = text(512, 512, 128, clusters="(1, 2)")
+    shared = plain.replace("T.copy(B[ko * 64, bx * 128], B_s)", "T.copy_cluster(B[ko * 64, bx * 128], B_s, cluster_mask=3)")
+    assert shared != plain
+    compiled = compile_text(shared, arch="sm_90a")
+    (pair,) = pairs_of(compiled)
+    assert pair.axis == 1 and pair.shared == "b" and "_multicast(B_s" in compiled.cu
+    right(compiled, 512, 512, 128, False)
