@@ -53,7 +53,9 @@ def test_rows_within_reach_take_no_copies_and_no_workspace(monkeypatch: pytest.M
 
 def test_small_products_and_lower_levels_need_no_workspace() -> None:
     assert parse(Gemm().compiled().cu)["kernels"][0]["workspace"] == "0"
-    workspace = parse(Gemm().compiled(opt_level=3).cu)["kernels"][0]["workspace"]
+    compiled = Gemm().compiled(opt_level=3)
+    workspace = parse(compiled.cu)["kernels"][0]["workspace"]
+    assert any("copied to a workspace" in r.message for r in compiled.plans[0].launches[0].variants[0].remarks)
     assert evaluate(workspace, {"M": 511, "N": 511, "K": 511}) == 0 < evaluate(workspace, {"M": 1025, "N": 1025, "K": 1025})
 
 

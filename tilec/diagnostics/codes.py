@@ -93,7 +93,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0504": "A remark of the planner: fewer versions of the tiles than num_stages asks for, or less prefetching, because the block "
         "would not fit otherwise.",
         "TL0505": "A remark of the planner: a kernel for Hopper takes the portable path, and why.",
-        "TL0506": "A remark of the planner: at -O3 neighbouring blocks of a kernel are joined into a larger one.",
+        "TL0506": "A remark of the planner: at -O3 neighbouring blocks of a kernel are joined into a larger one, or operands are copied "
+        "to a workspace, in rows that the copy engine reaches.",
         "TL0507": "In a kernel with barriers of its own, tile statements belong to the threads that come to them: whole warps of "
         "neighbours, or one thread. A register tile lies in the registers of the threads that use it.",
         "TL0508": "A barrier in shared memory would not do what the kernel needs: nobody arrives at it, or more threads than it counts.",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tilec.record import record
 from tilec.ir.dtypes import BOOL, INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
@@ -23,6 +22,8 @@ from tilec.plan.hopper_match import Match, match
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import LaunchPlan
 from tilec.plan.workspace import Workspace
+from tilec.record import record
+from tilec.diagnostics import Diagnostic, Severity
 
 LINE = 128
 """Bytes that rows of the copies are a multiple of."""
@@ -64,7 +65,10 @@ def padded(kernel: Kernel, divisors: Mapping[Var, int], ieee: bool) -> Padded | 
 
 def only_where_they_pay(launches: list[LaunchPlan], scratch: Workspace, pays: Expr) -> tuple[list[LaunchPlan], Workspace]:
     """The kernel's own launch for all other tensors, the copies and their product and the workspace for those."""
+    text = "large operands whose rows are no multiple of 16 bytes are copied to a workspace first"
+    remark = Diagnostic(Severity.REMARK, "TL0506", text, launches[0].launch.span)
     own = _only_where(launches[0], Unary("not", pays, BOOL))
+    own = replace(own, variants=(replace(own.variants[0], remarks=(*own.variants[0].remarks, remark)), *own.variants[1:]))
     assert scratch.bytes is not None
     needed = Select(pays, scratch.bytes, Const(0, INT64), INT64)
     return [own, *(_only_where(g, pays) for g in launches[1:])], replace(scratch, bytes=needed)
