@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import BOOL, INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
@@ -23,7 +24,6 @@ from tilec.plan.pipelines import touched
 from tilec.plan.plan import LaunchPlan
 from tilec.plan.workspace import Workspace
 from tilec.record import record
-from tilec.diagnostics import Diagnostic, Severity
 
 LINE = 128
 """Bytes that rows of the copies are a multiple of."""
