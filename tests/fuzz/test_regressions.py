@@ -122,6 +122,43 @@ def k(A: T.Tensor((64,), "int8"), B: T.Tensor((2, 16), "int32")):
             T.atomic_max(s[1, i % 16], T.cast(A[i], "int32") if A[63 - i] > 0 else T.cast(A[i] > 3, "int32"))
         T.copy(s, B)
 """,
+    "an atomic update with the difference of what was widened": """
+def k(A: T.Tensor((64,), "int16"), B: T.Tensor((3,), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        s = T.alloc_shared((3,), "int32")
+        T.clear(s)
+        for i in T.Parallel(64):
+            T.atomic_add(s[bx], bx - (T.cast(0, "int32") - T.cast(A[i], "int32")))
+        T.copy(s, B)
+""",
+    "a variable that is assigned to itself": """
+def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64) as bx:
+        w = T.alloc_var("int32")
+        w = A[3]
+        w = w
+        for k in T.serial(4):
+            w = w + k
+            if A[k] > 0:
+                w = w
+        for i in T.Parallel(64):
+            v = T.alloc_var("int32")
+            v = A[i]
+            for k in T.serial(3):
+                v = v
+            B[i] = v + w
+""",
+    "as many products as an element of a tensor says": """
+def k(A: T.Tensor((64,), "int32"), X: T.Tensor((64, 16), "int8"), B: T.Tensor((16, 16), "int32")):
+    with T.Kernel(1, threads=32) as bx:
+        s = T.alloc_shared((16, 16), "int8")
+        acc = T.alloc_fragment((16, 16), "int32")
+        T.clear(acc)
+        for k in T.Pipelined(A[15] % 3, num_stages=2):
+            T.copy(X[k * 16, 0], s)
+            T.gemm(s, s, acc)
+        T.copy(acc, B)
+""",
     "places and bounds that are read from what the statement changes": """
 def k(A: T.Tensor((256,), "int32"), B: T.Tensor((4, 64), "int32")):
     with T.Kernel(1, threads=64) as bx:

@@ -18,8 +18,7 @@ def atomic_text(spell: Spelling, s: Atomic, facts: Facts) -> str:
     place, kind = spell.place(s.buffer, s.indices, facts), ctype(s.buffer.dtype)
 
     def operand(e: Expr) -> str:  # C computes narrow integers as int and widens them by itself, but functions are chosen by type
-        plain = isinstance(e, Load | Var | Const) or (isinstance(e, Binary) and e.op in ("add", "sub", "mul"))
-        same = not e.dtype.is_int or (e.dtype.bits >= 32 and plain)
+        same = not e.dtype.is_int or (e.dtype.bits >= 32 and _plain(e))
         return spell.expr(e, facts) if same else f"static_cast<{kind}>({spell.expr(e, facts)})"
 
     call = f"atomic_{s.op}({', '.join([f'&{place}', *map(operand, s.operands)])})"
@@ -30,6 +29,17 @@ def atomic_text(spell: Spelling, s: Atomic, facts: Facts) -> str:
         return render("parallel/if.cu.jinja", cond=spell.tests(checks, facts), then=text, orelse="") if checks else text
     value = f"{spell.tests(checks, facts)} ? {call} : {kind}{{}}" if checks else call
     return f"{before}const {kind} {spell.var(s.result)} = {value};{after}"
+
+
+def _plain(e: Expr) -> bool:
+    """True for arithmetic without a cast, which C may leave out where it is nothing but a widening."""
+    match e:
+        case Load() | Var() | Const():
+            return True
+        case Binary("add" | "sub" | "mul", a, b):
+            return _plain(a) and _plain(b)
+        case _:
+            return False
 
 
 def _fences(s: Atomic) -> tuple[str, str]:

@@ -128,7 +128,9 @@ def bind(m: Machine, frame: Frame, name: str, value: Value, span: Span) -> None:
     """`name = value`: a store when the name holds a T.alloc_var, a new binding (of a snapshot) otherwise."""
     scope = frame.outer.get(name, frame)
     held = scope.names.get(name)
-    if held is not None and is_var(held) and held is not value and value not in _fresh(m, value):
+    if held is value and is_var(held):  # `v = v` stores what is there
+        return
+    if held is not None and is_var(held) and value not in _fresh(m, value):
         m.b.span = span
         regions.write(m.b, held, value)
         return

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilec.analysis.teams import Teams, by_hand
-from tilec.ir.dtypes import INT64
-from tilec.ir.expr import Binary, Buffer, Const, Expr, Var
+from tilec.ir.dtypes import INT64, Kind
+from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Logical, Select, Var
 from tilec.ir.kernel import Kernel
 from tilec.ir.tile import For, Gemm, If, Parallel, Seq, Stmt, While
 from tilec.ir.visit import walk_expr
@@ -57,8 +57,8 @@ def _in_body(s: Stmt, host: frozenset[Var], teams: Teams | None = None) -> Expr 
             if inside is None or (isinstance(inside, Const) and inside.value == 0):
                 return inside
             start, step = s.start, s.step
-            known = all(isinstance(e, Const) or e in host for root in (s.stop, start) for e in walk_expr(root) if isinstance(e, Var))
-            if not (known and isinstance(start, Const) and start.value == 0 and isinstance(step, Const) and step.value == 1):
+            plain = isinstance(start, Const) and start.value == 0 and isinstance(step, Const) and step.value == 1
+            if not (plain and _on_host(s.stop, host)):
                 return None
             return _times(inside, s.stop)
         case If(cond, then, orelse) if teams is not None and teams.takers(cond, teams.block) is not None:
@@ -68,6 +68,25 @@ def _in_body(s: Stmt, host: frozenset[Var], teams: Teams | None = None) -> Expr 
             return None if _has_gemm(s) else Const(0, INT64)
         case _:
             return Const(0, INT64)
+
+
+def _on_host(e: Expr, host: frozenset[Var]) -> bool:
+    """True when the host can compute `e`: the grammar of the manifest's expressions."""
+
+    def can(x: Expr) -> bool:
+        match x:
+            case Var():
+                return x in host
+            case Binary(op):
+                return op in ("add", "sub", "mul", "floordiv", "mod", "min", "max")
+            case Call(name):
+                return name in ("min", "max", "ceildiv")
+            case Const() | Cast() | Compare() | Logical() | Select():
+                return True
+            case _:
+                return False
+
+    return all(can(x) and x.dtype.kind is not Kind.FLOAT for x in walk_expr(e))
 
 
 def _has_gemm(s: Stmt) -> bool:
