@@ -29,9 +29,11 @@ KERNELS = {
 TOLERANCE = {"float16": 1e-3, "bfloat16": 4e-3, "float32": 2e-3, "int32": 0.0}
 
 
+PORTABLE = ("plain", "A as K x M", "T.gemm", "A in registers", "int8", "bulk store", "rows off 16 bytes")
+
+
 @needs_gxx
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "arch"), [*((n, "sm_90a") for n in KERNELS), *((n, "sm_80") for n in PORTABLE)])
 def test_warp_specialised_products(name: str, arch: str) -> None:
     kernel = KERNELS[name]
     compiled, values = kernel.compiled(arch), kernel.inputs()

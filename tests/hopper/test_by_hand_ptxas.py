@@ -10,16 +10,13 @@ import pytest
 
 from tests.compiling import compile_text
 from tests.hopper.by_hand import Hand
-from tests.hopper.test_by_hand import THROUGH_TILE
 from tests.toolchain import needs_nvcc, needs_nvrtc, nvrtc_compile
 from tilec.driver import Compiled
 from tilec.targets import lookup
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "by_hand"
 KERNELS = {
-    "T.gemm": Hand(queued=False), "one group": Hand(groups=1, bm=64, bn=256, bk=32, n=264), "half sums": Hand(acc="float16"),
-    "A in registers": Hand(held=True, bk=32), "int8": Hand(dtype="int8", out="int32", acc="int32", trans_b=True, k=352, bn=64),
-    "bulk store": Hand(store=THROUGH_TILE),
+    "T.gemm": Hand(queued=False), "half sums": Hand(acc="float16"), "A in registers": Hand(held=True, bk=32), "int8": Hand(dtype="int8", out="int32", acc="int32", trans_b=True, k=352, bn=64),
 }  # fmt: skip
 DEFINES = {"gemm_warp_specialized": {"M": 4096, "N": 4096, "K": 4096}, "attention": {"S": 2048}}
 
