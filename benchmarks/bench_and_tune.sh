@@ -29,7 +29,7 @@ step() { # NAME EXPECTED-CODE ARGS...: one call of tilec
 gemm=benchmarks/kernels/gemm.py
 size=(-D M=4096 -D N=4096 -D K=4096)
 step article 0 bench samples/article_gemm.py -q "${size[@]}" --arch sm_90a
-step gemm_sm80 0 bench $gemm -q -k matmul_nk "${size[@]}"
+step gemm_sm80 0 bench $gemm -q -k matmul_nk "${size[@]}" --arch sm_80
 step gemm_rotate 0 bench $gemm -q -k matmul_kn "${size[@]}" --arch sm_90a --mode rotate
 step gemm_torch 0 bench $gemm -q -k matmul_nk "${size[@]}" --against cublas --against torch --against 'torch:A @ B.T'
 step gemm_wrong_peer 1 bench $gemm -q -k matmul_nk "${size[@]}" --against 'torch:A @ B'
@@ -43,7 +43,7 @@ step attention_causal 0 bench samples/attention/forward.py -q "${heads[@]}" -D c
 step vector_add 0 bench samples/vector_add.py -q -D N=16777216 --against 'torch:A + B' --check-seconds 5
 step softmax 0 bench samples/rows/softmax.py -q -D M=8192 -D N=4096 --against 'torch:torch.softmax(X, -1)' --check-seconds 5
 space=(--space block_M=64,128 block_N=128,256 block_K=32,64 num_stages=3,4 --timeout 60)
-step tune_sm80 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --table "$out/sm80.json" -o "$out/sm80.cu"
+step tune_sm80 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_80 --table "$out/sm80.json" -o "$out/sm80.cu"
 step tune_sm90a 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_90a --table "$out/sm90a.json" -o "$out/sm90a.cu"
 step tune_resumed 0 tune $gemm -q -k matmul_nk "${size[@]}" "${space[@]}" --arch sm_90a --table "$out/sm90a.json" -o "$out/sm90a.cu"
 step tuned 0 bench $gemm -q -k matmul_nk "${size[@]}" --arch sm_90a -D "@$out/sm90a.json" --against cublas --against "$out/sm80.cu"

@@ -87,7 +87,8 @@ _SOURCE_OPTIONS = (
     click.option("--arg", "args", multiple=True, metavar="A=float16[4096,K]",
                  help="Bind the names in A's annotation as a call with such an array would."),
     click.option("-I", "include", multiple=True, metavar="DIR", help="Look for modules that the file imports here too."),
-    click.option("--arch", default="sm_80", show_default=True, metavar="ARCH[,ARCH]", help="GPU architecture to write for."),
+    click.option("--arch", default="", metavar="ARCH[,ARCH]",
+                 help="GPU architecture to write for. [default: sm_80; the GPU's own where one is used]"),
     click.option("-O", "opt_level", type=click.IntRange(1, 3), default=2, show_default=True,
                  help="1 takes every number of the source literally, 3 may join blocks."),
     click.option("--fp32-gemm", type=click.Choice(["tf32", "ieee"]), default="tf32", show_default=True,
@@ -137,7 +138,7 @@ class _Session:
         self.option_files = [*files, *([project_file] if project_file else [])]
         args = {name: (dtype, shape) for name, dtype, shape in map(parse.argument, given["args"])}
         self.text = self._read()
-        target, *also = parse.architectures(given["arch"])
+        target, *also = parse.architectures(given["arch"] or _own_arch(given))
         return Options(
             path=self.file, text=self.text, target=target, also=tuple(also), include=given["include"], defines=project | defines,
             args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], pairs=given["pairs"],
@@ -205,6 +206,15 @@ class _Session:
             return Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError:
             return None
+
+
+def _own_arch(given: Mapping[str, Any]) -> str:
+    """What to write for where nobody says: sm_80, which runs everywhere; for a command that uses the GPU of this machine, its own."""
+    if given.get("device") != "cuda" or given.get("dask") or given.get("meter"):
+        return "sm_80"
+    from tilec.runtime.callable import this_arch
+
+    return this_arch()
 
 
 def _colour() -> bool:

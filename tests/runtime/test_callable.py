@@ -423,3 +423,12 @@ def widen(Q: T.Tensor((64, 64), "float4_e2m1fn"), S: T.Tensor((64,), "float8_e8m
         assert words(next(line for line in gpu.log() if line.startswith("launch"))) == ["1000", "2000", "3000"]
     with pytest.raises(ArgumentError, match="`S` must be uint8, not float8_e5m2"):
         kernel(Tensor(0x1000, (64, 32), "uint8"), Tensor(0x2000, (64,), "float8_e5m2"), y)
+
+
+def test_commands_that_use_the_gpu_write_for_it(gpu: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilec.cli import _own_arch
+
+    for capability, arch in (("90", "sm_90a"), ("86", "sm_86"), ("120", "sm_90")):
+        monkeypatch.setenv("FAKE_CAPABILITY", capability)
+        assert _own_arch({"device": "cuda"}) == arch
+        assert {_own_arch(given) for given in ({}, {"device": "cpu"}, {"device": "cuda", "dask": "tcp://x:1"})} == {"sm_80"}

@@ -37,18 +37,18 @@ SIGNIFICANT = 1e-2
 
 def run(request: BenchRequest, compile: Compile, machine: Machine, progress: Progress) -> Report:
     """Times every point. Raises RunError for a wrong kernel, MissingError without a peer that was asked for."""
-    rows, symbol = [], ""
+    rows, symbol, arch = [], "", ""
     for i, point in enumerate(request.points):
         progress.tell(f"point {i + 1} of {len(request.points)}: {', '.join(f'{n} = {v}' for n, v in point.items()) or 'compiling'}")
         compiled, defines = compile(point, "")
-        symbol = compiled.plans[0].symbol
+        symbol, arch = compiled.plans[0].symbol, compiled.plans[0].target.name
         bound = bind(compiled.plans[0].kernel, RunRequest(defines=defines, args=request.args, seed=request.seed))
         rows.append(_point(request, point, compile, compiled, bound, machine, progress))
     progress.done()
-    return Report(_told(request, symbol, machine, rows), [], True)
+    return Report(_told(request, symbol, arch, machine, rows), [], True)
 
 
-def _told(request: BenchRequest, symbol: str, machine: Machine, rows: list[Row]) -> list[str]:
+def _told(request: BenchRequest, symbol: str, arch: str, machine: Machine, rows: list[Row]) -> list[str]:
     peaks = machine.device.peaks
     if request.svg:
         from tilec import files
@@ -58,10 +58,10 @@ def _told(request: BenchRequest, symbol: str, machine: Machine, rows: list[Row])
         except OSError as fault:
             raise RunError(f"--svg {request.svg}: {fault.strerror}") from None
     if request.output == "json":
-        return [table.as_json(symbol, asdict(machine.device), rows)]
+        return [table.as_json(symbol, arch, asdict(machine.device), rows)]
     if request.output == "csv":
         return table.as_csv(rows)
-    lines = table.table(symbol, str(machine.device), rows)
+    lines = table.table(f"{symbol} for {arch}", str(machine.device), rows)
     return [*lines, "", *plot.bars(rows)] if request.plot else lines
 
 

@@ -38,9 +38,9 @@ def _cells(row: Row, f: Figure) -> tuple[str, ...]:
     return f"{f.median * 1e6:.2f}", f"{f.spread:.1%}", rate, f"{f.gb_per_s:.0f}", part, ratio
 
 
-def as_json(symbol: str, machine: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """One object: the machine, and a list of rows."""
-    return json.dumps({"kernel": symbol, "machine": dict(machine), "rows": [r.data() for r in rows]})
+def as_json(symbol: str, arch: str, machine: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """One object: the kernel and what it was written for, the machine, and a list of rows."""
+    return json.dumps({"kernel": symbol, "arch": arch, "machine": dict(machine), "rows": [r.data() for r in rows]})
 
 
 def as_csv(rows: Sequence[Row]) -> list[str]:

@@ -55,11 +55,12 @@ def run(given: Mapping[str, Any], options: Options, compile: Compile, guard: Gua
     finally:
         compiling.close()
         measuring.close()
-    lines = _lines(table, candidates, device, known)
+    lines = _lines(table, candidates, f"{device}, written for {options.target.name}", known)
     if winner is None:
         return Report(lines, [f"no candidate of {len(candidates)} could be measured; {path} has the reasons"], False)
     _write(output, replace(options, defines={**options.defines, **winner["config"]}))
-    return Report([*lines, "", f"{output} is the fastest one; tilec compile ... -D @{path} gives it again"], [], True)
+    arch = "" if options.target.name == "sm_80" else f"--arch {options.target.name} "
+    return Report([*lines, "", f"{output} is the fastest one; tilec compile ... {arch}-D @{path} gives it again"], [], True)
 
 
 def _measuring(given: Mapping[str, Any]) -> tuple[Pool, str]:
