@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilec.version import __version__
-from tilec.diagnostics import CompileError, Diagnostic, Severity
+from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
 from tilec.options import OptionError
 
 if TYPE_CHECKING:
@@ -156,7 +156,11 @@ class _Session:
             with Path(self.file).open("rb") as file:
                 return file.read(MAX_BYTES + 1)  # one more than the frontend takes: /dev/zero has no end
         except OSError as fault:
-            raise click.ClickException(f"cannot read {self.file}: {fault.strerror}") from None
+            message = f"cannot read {self.file}: {fault.strerror}"
+            if self.error_format == "text":
+                raise click.ClickException(message) from None
+            self.tell([Diagnostic(Severity.ERROR, "TL0103", message, Span(self.file, 1, 1, 1, 1))])
+            raise click.exceptions.Exit(1) from None
 
     def compile(self, options: Options, silent: bool = False) -> Compiled:
         """Compiles and tells notes and warnings, unless `silent`. Ends the command with code 1 if the input is at fault."""

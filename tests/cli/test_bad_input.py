@@ -33,6 +33,7 @@ CASES = [
     ("compile zero.py", 1, "zero.py:1:"), ("compile empty.py", 1, "empty.py:1:1"), ("compile none.py", 1, "none.py:1:1"),
     ("compile syntax.py", 1, "syntax.py:1:7"), ("compile tabs.py", 1, "tabs.py:3:"), ("compile deep.py", 1, "deep.py:1:"),
     ("compile loop.py", 1, "loop.py"), ("compile ", 2, "FILE"),
+    ("check missing.py --error-format json", 1, '"code": "TL0103"'), ("check latin.py --error-format json", 1, '"file": "latin.py", "line": 1'),
     # kernels and names
     ("explain two.py", 2, "two.py"), ("run two.py", 2, "-k"), ("compile two.py -k three", 1, "three"), ("compile two.py --name x", 1, "--name"),
     ("compile k.py --name 3x", 2, "3x"), ("explain TL9999", 2, "TL9999"), ("nothing", 2, "nothing"), ("compile k.py k.py", 2, "k.py"),
