@@ -94,7 +94,9 @@ class Kernel:
         return out
 
     def _launch(self, launch: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> PreparedLaunch | None:
-        fitting = (v for v in launch["variants"] if not v["tensor_maps"] or v["arch"] in self.module.exact)
+        mixed = len({v["arch"] for v in launch["variants"]}) > 1
+        special = [v for v in launch["variants"] if v["tensor_maps"] or (mixed and v["arch"][-1:].isalpha())]
+        fitting = (v for v in launch["variants"] if v not in special or v["arch"] in self.module.exact)
         variant = next((v for v in fitting if evaluate(v["when"], env)), None)
         if variant is None:
             raise Refused("no variant of the kernel fits the alignment of these arrays")
