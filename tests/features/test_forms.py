@@ -131,3 +131,67 @@ def k(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
 """
     a = np.random.default_rng().integers(0, 9, 64).astype(F32)
     check(text, {"A": a, "O": poison((64,), F32)}, {"O": np.repeat((a**2).reshape(2, 32).sum(1), 32) + a})
+
+
+def test_tiles_and_numbers_made_in_front_of_the_launch() -> None:
+    text = """
+@tilelang.jit
+def f(n, dtype, block: int = 128, threads: int = 64):
+    @T.prim_func
+    def main(X: T.Tensor((n,), dtype), lr: T.float64, Y: T.Tensor((n,), dtype)):
+        tile = T.alloc_shared((block,), dtype)
+        rate = T.Cast(dtype, lr)
+        for_one = -T.infinity(dtype)
+        with T.Kernel(tilelang.cdiv(n, block), threads=threads) as b:
+            T.annotate_safe_value({X: for_one})
+            for i in T.Parallel(block):
+                tile[i] = X[b * block + i]
+            for i in T.serial(T.get_thread_binding(), block, threads):
+                Y[b * block + i] = tile[block - 1 - i] * rate
+    return main
+"""
+    x = np.random.default_rng().integers(1, 9, 300).astype(F32)
+    padded = np.concatenate([x, np.full(84, -np.inf, F32)]).reshape(3, 128)
+    wanted = (padded[:, ::-1] / 2).reshape(-1)[:300]
+    check(text, {"X": x, "lr": 0.5, "Y": poison((300,), F32)}, {"Y": wanted}, defines={"n": 300, "dtype": "float32"})
+
+
+def test_factories_of_factories_by_name() -> None:
+    text = """
+def _make(M, N, dtype, op):
+    @T.prim_func
+    def main(A: T.Tensor((M, N), dtype), B: T.Tensor((M,), dtype)):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((M, N), dtype)
+            b = T.alloc_shared((M,), dtype)
+            T.copy(A, a)
+            op(T, a, b)
+            T.copy(b, B)
+    return main
+
+def largest(M, N, dtype=T.float32):
+    return _make(M, N, dtype, lambda T, src, dst: T.reduce_max(src, dst, dim=1))
+"""
+    a = np.random.default_rng().integers(-99, 99, (30, 10)).astype(F32)
+    check(text, {"A": a, "B": poison((30,), F32)}, {"B": a.max(1)}, defines={"M": 30, "N": 10}, kernels=("largest",))
+
+
+def test_arithmetic_with_a_stated_rounding() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((64,), "float32"), O: T.Tensor((7, 64), "float32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            a = A[i]
+            O[0, i] = T.ieee_add(a, 1.5)
+            O[1, i] = T.ieee_mul(a, a, "rn")
+            O[2, i] = T.ieee_fdiv(a, 3.0)
+            O[3, i] = T.ieee_fsqrt(a)
+            O[4, i] = T.ieee_frcp(a)
+            O[5, i] = T.ieee_fmaf(a, a, 1.0)
+            O[6, i] = T.ieee_sub(a, 2.0)
+"""
+    a = np.random.default_rng().uniform(1, 9, 64).astype(F32)
+    fused = (a.astype(np.float64) ** 2 + 1).astype(F32)
+    wanted = np.stack([a + F32(1.5), a * a, a / F32(3), np.sqrt(a), 1 / a, fused, a - 2])
+    check(text, {"A": a, "O": poison((7, 64), F32)}, {"O": wanted})

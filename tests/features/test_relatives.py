@@ -191,3 +191,24 @@ def k(n: T.int32, O: T.Tensor((96,), "int32")):
     lines = [line.strip() for line in done.cu.splitlines() if line.strip() and not line.strip().startswith("//")]
     at = lines.index("continue;")
     assert lines[at - 1].startswith("__syncthreads()")
+
+
+@pytest.mark.parametrize("loop", ["for i in T.serial(tid, 300, 128):", "for i in range(tid, 300, 128):"])
+def test_threads_that_walk_a_tile_in_steps(loop: str) -> None:
+    text = f"""
+@T.prim_func
+def k(A: T.Tensor((300,), "float32"), O: T.Tensor((300,), "float32")):
+    with T.Kernel(1, threads=128):
+        s = T.alloc_shared((300,), "float32")
+        tid = T.get_thread_binding()
+        T.fill(s, 0)
+        {loop}
+            s[i] = A[i] * 2
+            s[i] = s[i] + 1
+        for i in T.Parallel(300):
+            s[i] = s[i] + 1
+        {loop}
+            O[i] = s[299 - i]
+"""
+    a = np.random.default_rng().integers(0, 9, 300).astype(F32)
+    check(text, {"A": a, "O": poison((300,), F32)}, {"O": 2 * a[::-1] + 2})

@@ -212,7 +212,7 @@ def test_annotations_that_say_nothing(fails, signature: str, code: str, word: st
 def test_statements_outside_of_a_launch(fails) -> None:
     fails("@T.prim_func\ndef k(A: T.Tensor((4,), 'int32')):\n    A[0] = 1\n    with T.Kernel(1):\n        pass\n", "TL0205", line=3)
     fails("@T.prim_func\ndef k(A: T.Tensor((4,), 'int32')):\n    x = 3\n", "TL0205", line=2, word="launches nothing")
-    fails("@T.prim_func\ndef k(A: T.Tensor((4,), 'int32')):\n    s = T.alloc_shared((4,), 'int32')\n", "TL0205", line=3)
+    fails("@T.prim_func\ndef k(A: T.Tensor((4,), 'int32')):\n    s = T.alloc_shared((4,), 'int32')\n", "TL0205", line=2, word="launches nothing")
 
 
 def test_unused_defines_are_told(reading) -> None:

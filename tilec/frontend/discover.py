@@ -159,12 +159,21 @@ def _named(m: Machine, module: Module, found: list[Candidate], name: str) -> lis
             return [Candidate(hits[0].symbol, hits[0].value, hits[0].span, inner)]
     elif not hits:
         factories = [c for c in found if isinstance(c.value, Function) and name in inner_kernels(c.value.node)]
-        hits = [Candidate(c.symbol, c.value, c.span, name) for c in factories]
+        hits = [Candidate(c.symbol, c.value, c.span, name) for c in factories] or _maker(m, module, name)
     if len(hits) != 1:
         names = ", ".join(_choices(found)) or "none"
         what = f"no kernel `{name}` in {module.path}" if not hits else f"`{name}` names {len(hits)} kernels in {module.path}"
         raise error("TL0212", what, Span(module.path, 1, 1, 1, 1), help=f"kernels here: {names}")
     return hits
+
+
+def _maker(m: Machine, module: Module, name: str) -> list[Candidate]:
+    """A plain function of the file, which may return what a factory makes."""
+    if name not in module.bindings:
+        return []
+    value = m.module_name(module, name, None)
+    plain = isinstance(value, Function) and value.kind == "plain" and isinstance(value.node, cst.FunctionDef)
+    return [Candidate(name, value, value.span)] if isinstance(value, Function) and plain else []
 
 
 def _choices(found: list[Candidate]) -> Iterator[str]:

@@ -141,7 +141,7 @@ def _check_spec(m: Machine, buffer: Buffer, spec: ArgSpec) -> None:
 def recording(m: Machine, form: Form | None) -> Iterator[None]:
     """A fresh builder for one kernel function; notes and errors of it are collected in the machine."""
     kept = (m.b, m.form, m.errors, m.launches)
-    m.b = Builder(sm_count=m.request.sm_count)
+    m.b = Builder(sm_count=m.request.sm_count, in_function=True)
     m.form, m.errors, m.launches, m.recording = form, [], [], True
     try:
         yield

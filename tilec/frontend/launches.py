@@ -25,6 +25,7 @@ from tilec.ir.kernel import Launch
 from tilec.ir.tile import Seq, Stmt
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
 from tilec.language import arith
+from tilec.language.alloc import with_early
 from tilec.language.builder import LaunchState
 from tilec.language.clusters import meet_around_peers
 from tilec.language.hopper import without_controls
@@ -137,7 +138,7 @@ def record_launch(
     hand = by_hand(body_)
     if not hand:
         body_ = without_controls(settle_groups(b, body_, state.groups))
-    whole = meet_around_peers(settle(b, apply_orders(b, body_)))
+    whole = meet_around_peers(settle(b, apply_orders(b, with_early(body_))))
     b.orders, b.reducers = {}, {}
     launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster, state.min_blocks)
     if counts is None and (hand or uses_threads(launch)):

@@ -9,8 +9,8 @@ from typing import Any
 
 from tilec.ir.dtypes import HANDLE, INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Alloc
-from tilec.ir.visit import walk_expr
+from tilec.ir.tile import Alloc, Seq, Stmt
+from tilec.ir.visit import buffers_of, storage, walk_expr, walk_stmt
 from tilec.language.access import as_expr, dtype_of, unknown_sizes
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
@@ -83,7 +83,8 @@ def alloc_buffer(b: Builder, shape: Any, dtype: Any = "float32", scope: str = "s
 
 
 def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: str, known: tuple[str, ...]) -> Buffer:
-    in_kernel(b, name)
+    if not b.in_function:
+        in_kernel(b, name)
     if b.in_parallel and scope is not Scope.LOCAL:
         raise b.error(
             "TL0205", f"`T.{name}` belongs to the whole block and cannot be used inside T.Parallel", help="move it out of the loop"
@@ -102,8 +103,22 @@ def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: s
     if count >= _MOST_ELEMENTS:
         raise b.error("TL0310", f"a tile of {count} elements is too large", help="tiles hold fewer than 2^31 elements")
     buffer = Buffer(b.hint or "tile", element, tuple(Const(s, INT32) for s in sizes), scope, span=b.span)
-    b.emit(Alloc(buffer, b.span))
+    if b.launch is not None:
+        b.emit(Alloc(buffer, b.span))
     return buffer
+
+
+def with_early(body: Stmt) -> Stmt:
+    """The body of a launch, in front of it the tiles that it uses and that were allocated before the launch."""
+    used: dict[Buffer, None] = {}
+    known: set[Buffer] = set()
+    for s in walk_stmt(body):
+        if isinstance(s, Alloc):
+            known.add(s.buffer)
+        else:
+            used |= dict.fromkeys(storage(x) for x in buffers_of(s))
+    early = [x for x in used if x not in known and x.scope in (Scope.SHARED, Scope.FRAGMENT, Scope.LOCAL)]
+    return Seq((*(Alloc(x, x.span) for x in early), body), body.span) if early else body
 
 
 def _size(b: Builder, name: str, value: Any) -> int:
@@ -118,9 +133,9 @@ def _size(b: Builder, name: str, value: Any) -> int:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    works(alloc_shared)
-    + works(alloc_fragment)
-    + works(alloc_local)
+    works(alloc_shared, host=True)
+    + works(alloc_fragment, host=True)
+    + works(alloc_local, host=True)
     + works(alloc_var)
     + works(alloc_global, host=True)
     + works(alloc_buffer, host=True)

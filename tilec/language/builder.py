@@ -71,6 +71,7 @@ class Builder:
     pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
     domain: Domain | None = None  # while in_parallel
     sm_count: int = 132
+    in_function: bool = False  # recording a kernel function, though perhaps not yet a launch
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded
     _blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])

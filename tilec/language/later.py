@@ -29,5 +29,7 @@ ENTRIES: tuple[Entry, ...] = (
     + refused(
         _VECTORS, "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8", "float4_e2m1fnx2",
     )
+    + refused("write `break`", "loop_break")
+    + refused("put what follows under an `if`", "thread_return")
     + refused("use T.int8, T.float8_e4m3fn or T.float8_e5m2", *LATER_DTYPES)
 )  # fmt: skip

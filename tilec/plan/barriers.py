@@ -34,7 +34,7 @@ from tilec.plan.plan import (
     Stepped,
     TileLoop,
 )  # fmt: skip
-from tilec.plan.owners import Owned, owned
+from tilec.plan.owners import Owned, owned, owned_by_thread
 from tilec.plan.walk import walk_plan
 from tilec.plan.writers import NO_WRITERS, Writer
 
@@ -52,7 +52,7 @@ class Pending:
     `updates` are atomic updates whose old value nobody asks for: those of one operation come out alike in any order. `stores`
     are statements that write elements of a tensor which another statement writes by other threads. What teams of threads have
     touched on their own (`team_reads`, `team_writes`) matters to the whole block, but not to other teams, which their author orders.
-    `lone` are those of the writes that single threads of a team do where their author says so: he keeps them apart. `owned` are
+    `lone` are those of the writes that single threads do, apart from others, where their author says so: he keeps them apart. `owned` are
     touches, not among the others, by the threads to which the elements belong (see `plan.owners`).
     """
 
@@ -83,7 +83,9 @@ class Pending:
         if not self.owned:
             return self
         reads, writes = (frozenset(o.tile for o in self.owned if o.writes is w) for w in (False, True))
-        return replace(self, reads=self.reads | reads, writes=self.writes | writes, owned=frozenset())
+        lone = self.lone | frozenset(o.tile for o in self.owned if o.writes and o.alone)
+        lone -= frozenset(o.tile for o in self.owned if o.writes and not o.alone) | (self.writes - self.lone)
+        return replace(self, reads=self.reads | reads, writes=self.writes | writes, lone=lone, owned=frozenset())
 
     def _clashes(self, then: Pending) -> Tiles:
         mine, theirs = _updated(self.updates), _updated(then.updates)
@@ -248,7 +250,11 @@ class _Walk:
                 return [*out, s], pending
             case _:
                 touched = self.effects(s)
-                if self.team and _by_threads(s):
+                if not uniform and isinstance(s, PScalar) and not (s.once or self.team):
+                    mine = owned_by_thread(s)
+                    own = frozenset(o for touches in mine.values() for o in touches if self.tracked(o.tile))
+                    touched = replace(touched, reads=touched.reads - mine.keys(), writes=touched.writes - mine.keys(), owned=own)
+                if (self.team or not uniform) and _by_threads(s):
                     touched = replace(touched, lone=touched.writes)
                 clash = pending.clashes(touched if uniform else touched.alone())
                 out = self.wait(clash, uniform, s)

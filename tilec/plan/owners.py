@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilec.record import record
+from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Atomic, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, substitute, walk_expr
@@ -33,6 +34,11 @@ class Owned:
     seen_as: Buffer
     indices: tuple[Expr, ...]
     writes: bool
+
+    @property
+    def alone(self) -> bool:
+        """True for what a thread does for itself, at places that its author has given it."""
+        return isinstance(self.how, Spread) and self.how.threads == 1
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -59,6 +65,19 @@ def owned(s: TileLoop) -> dict[Buffer, tuple[Owned, ...]]:
     return {
         tile: tuple(touches) for tile, touches in found.items()
         if tile.scope is Scope.SHARED and tile not in taken and len({t.key for t in touches}) == 1 and _plain(next(iter(touches)).indices)
+    }  # fmt: skip
+
+
+def owned_by_thread(s: PScalar) -> dict[Buffer, tuple[Owned, ...]]:
+    """The shared tiles of which a statement of each thread touches one element only: its own, as long as it names it alike."""
+    found: dict[Buffer, dict[Owned, None]] = {}
+    for buffer, indices, writes in _touches(s):
+        touch = Owned(storage(buffer), Spread(1, 1, Const(1, INT32)), 1, (), buffer, indices, writes)
+        found.setdefault(storage(buffer), {})[touch] = None
+    taken = {storage(b) for e in _exprs(s) for b, _ in pointers(e)}
+    return {
+        tile: tuple(touches) for tile, touches in found.items()
+        if tile.scope is Scope.SHARED and tile not in taken and len({t.key for t in touches}) == 1
     }  # fmt: skip
 
 
