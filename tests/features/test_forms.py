@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.features.kit import check, poison
+from tests.features.kit import check, poison, refused
 from tests.toolchain import needs_gxx
 
 pytestmark = needs_gxx
@@ -195,3 +195,49 @@ def k(A: T.Tensor((64,), "float32"), O: T.Tensor((7, 64), "float32")):
     fused = (a.astype(np.float64) ** 2 + 1).astype(F32)
     wanted = np.stack([a + F32(1.5), a * a, a / F32(3), np.sqrt(a), 1 / a, fused, a - 2])
     check(text, {"A": a, "O": poison((7, 64), F32)}, {"O": wanted})
+
+
+CONFIGURED = """
+from dataclasses import dataclass
+from typing import NamedTuple
+
+@dataclass(frozen=True)
+class Config:
+    use: bool = True
+    scale: float = 2.0
+
+    @property
+    def twice(self):
+        return self.scale * 2
+
+    def plus(self, n, k=1):
+        return self.twice + n * k
+
+    @staticmethod
+    def five():
+        return 5
+
+class Pair(NamedTuple):
+    a: int
+    b: int = 3
+
+def make(config={config}, pair=Pair(2)):
+    @T.prim_func
+    def k(A: T.Tensor((300,), "float32"), O: T.Tensor((300,), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(300):
+                O[i] = A[i] * config.twice + config.plus(1, k=2) + Config.five() + config.five() + pair.a * pair.b if not config.use else 0.0
+    return k
+"""
+
+
+def test_configurations_as_data_classes() -> None:
+    a = np.random.default_rng().integers(-9, 9, 300).astype(F32)
+    check(CONFIGURED.format(config="Config(False, scale=3.0)"), {"A": a, "O": poison((300,), F32)}, {"O": a * 6 + 24})
+
+
+@pytest.mark.parametrize(
+    ("config", "code"), [("Config(1, 2, 3)", "TL0203"), ("Config(size=3)", "TL0203"), ("Pair()", "TL0203"), ("Config().size", "TL0201")]
+)
+def test_fields_that_do_not_fit(config: str, code: str) -> None:
+    assert refused(CONFIGURED.format(config=config)).code == code

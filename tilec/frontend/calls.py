@@ -15,11 +15,12 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import host_call
+from tilec.frontend.classes import instance
 from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
 from tilec.frontend.names import assigned, is_region, is_var, snapshot
 from tilec.frontend.syntax import parameters, style, uses, yields
-from tilec.frontend.values import BoundMethod, Builtin, Fatal, Frame, Function, Iter, KernelValue, Partial
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
 from tilec.language import arith
@@ -51,6 +52,8 @@ def call(m: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, s
             return call(m, function.function, function.args + args, {**function.kwargs, **kwargs}, span)
         case Marker():
             return apply_marker(m, function, args, kwargs, span)
+        case ClassValue():
+            return instance(m, function, args, kwargs, span)
         case KernelValue():
             raise m.fail("TL0102", f"the kernel `{function.function.name}` is called, which only the host program can do", span)
         case _:
@@ -282,6 +285,8 @@ def _defaults(m: Machine, node: cst.FunctionDef, frame: Frame) -> Iterator[tuple
 def _decorated(m: Machine, decorator: cst.Decorator, value: Value, frame: Frame) -> Value:
     span = frame.source.span(decorator.decorator)
     node = decorator.decorator
+    if isinstance(node, cst.Name) and node.value in ("property", "cached_property", "staticmethod"):
+        return value  # what they mean is up to the class
     if isinstance(node, cst.Call):
         marker = m.eval(node.func, frame)
         if isinstance(marker, Marker):

@@ -12,9 +12,10 @@ from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import one, sort
 from tilec.frontend.hostops import HostError
+from tilec.frontend.classes import member
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
-from tilec.frontend.values import BoundMethod, ClassValue, Iter
+from tilec.frontend.values import BoundMethod, ClassValue, Instance, Iter
 from tilec.ir.dtypes import DType, lookup
 from tilec.ir.expr import Buffer, Const
 from tilec.language import arith
@@ -50,6 +51,8 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             found = _dtype_attribute(owner, name)
         case ClassValue(names=names):
             return m.use(names[name], span) if name in names else _unknown(m, owner, name, span)
+        case Instance():
+            return member(m, owner, name, span)
         case Marker():
             found = owner.options.get(name)
         case range() if name in ("start", "stop", "step"):

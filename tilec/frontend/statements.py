@@ -13,6 +13,7 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend import hostops, loops
 from tilec.frontend.branches import run_if
+from tilec.frontend.classes import make_class
 from tilec.frontend.expressions import AUGMENTED, binary, closure, host_item, items_of, spread, truth
 from tilec.frontend.launches import launch_source, run_with
 from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
@@ -333,7 +334,7 @@ def _try(m: Machine, node: cst.Try, frame: Frame) -> Flow:
 def _class(m: Machine, node: cst.ClassDef, frame: Frame) -> ClassValue:
     inner = Frame(frame.source, parent=frame, depth=m.depth)
     run_block(m, node.body, inner)
-    return ClassValue(node.name.value, inner.names, frame.source.span(node.name))
+    return make_class(node, inner.names, frame)
 
 
 def _declare_outer(m: Machine, frame: Frame, names: tuple[str, ...], to_module: bool, span: Span) -> None:

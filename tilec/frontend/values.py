@@ -152,8 +152,21 @@ class Iter:
 
 @record(eq=False)
 class ClassValue:
-    """A class of the user's file: only its attributes can be read."""
+    """A class of the user's file. `made` tells that instances with `fields` can be made of it; `properties` name methods that are
+    read like fields, `statics` those without an instance."""
 
     name: str
     names: Mapping[str, Value]
     span: Span
+    fields: tuple[str, ...] = ()
+    made: bool = False
+    properties: frozenset[str] = frozenset()
+    statics: frozenset[str] = frozenset()
+
+
+@record(eq=False)
+class Instance:
+    """An instance of a data class or named tuple of the user's file."""
+
+    cls: ClassValue
+    values: Mapping[str, Value]
