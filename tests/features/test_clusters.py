@@ -156,6 +156,62 @@ def product(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 128), "float16"),
         check(text, {"A": a, "B": b, "C": poison((64, 128), np.float32)}, {"C": a.astype(np.float64) @ b.astype(np.float64)}, arch=arch)
 
 
+AROUND = {
+    "in a pipelined loop": (
+        """for s in T.Pipelined(2, num_stages=2):
+            T.copy(A[b // 2 * 2 + s, 0, 0], mine)
+            T.copy_cluster(mine, got, dst_block=1 - rank)
+            T.cluster_sync()
+            T.copy(got, C[b, 0, 0])
+            T.cluster_sync()""", lambda a: a[[1, 1, 3, 3]],
+    ),
+    "from registers, with a cast": (
+        """f = T.alloc_fragment((16, 32), "float16")
+        T.copy(A[b, 0, 0], f)
+        for i, j in T.Parallel(16, 32):
+            f[i, j] = f[i, j] * 2
+        T.copy_cluster(f, got, dst_block=1 - rank)
+        T.cluster_sync()
+        T.copy(got, C[b, 0, 0])""", lambda a: 2 * a[[1, 0, 3, 2]],
+    ),
+    "from one block only": (
+        """T.copy(A[b, 0, 0], mine)
+        T.clear(got)
+        T.cluster_sync()
+        if rank == 0:
+            T.copy_cluster(mine, got, dst_block=1)
+        T.cluster_sync()
+        T.copy(got, C[b, 0, 0])""", lambda a: np.stack([0 * a[0], a[0], 0 * a[0], a[2]]),
+    ),
+    "to each block of a loop": (
+        """T.copy(A[b, 0, 0], mine)
+        for to in T.serial(2):
+            T.copy_cluster(mine[rank * 8:rank * 8 + 8, :], got[rank * 8:rank * 8 + 8, :], dst_block=to)
+        T.cluster_sync()
+        T.copy(got, C[b, 0, 0])""",
+        lambda a: np.repeat(np.stack([np.concatenate([a[n, :8], a[n + 1, 8:]]) for n in (0, 2)]), 2, 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AROUND)
+def test_copies_among_other_statements(case):
+    body, wanted = AROUND[case]
+    text = f"""
+@T.prim_func
+def around(A: T.Tensor((4, 16, 32), "float16"), C: T.Tensor((4, 16, 32), "float32")):
+    with T.Kernel(4, threads=64, cluster_dims=2) as b:
+        rank = T.block_rank_in_cluster()
+        mine = T.alloc_shared((16, 32), "float16")
+        got = T.alloc_shared((16, 32), "float32")
+        {body}
+"""
+    a = np.random.default_rng().integers(-99, 99, (4, 16, 32)).astype(np.float16)
+    compiled = check(text, {"A": a, "C": poison(a.shape, np.float32)}, {"C": wanted(a.astype(np.float32))}, arch="sm_90")
+    outcome = emulator.build(compiled.cu).run("around", {"A": a, "C": poison(a.shape, np.float32)}, emulator.Mode(races=True))
+    assert outcome.ok, outcome.message
+
+
 def test_views_of_tiles_go_to_other_blocks():
     text = """
 @T.prim_func
