@@ -185,7 +185,8 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
     """The body that takes what Hopper's own cannot: any alignment. It may have more threads than the author's, where those cannot
     hold its tiles, and writes results straight to memory where a tile on the way does not fit beside the operands'."""
     for count in GENERAL_THREADS:
-        if prod(room.threads) < count and 10 * _registers(room.legal) > 11 * room.target.registers_for(prod(room.threads)):
+        needs = _registers(room.legal) if len(room.legal.gemms) == 1 else 0  # of several products not all tiles live at once
+        if prod(room.threads) < count and 10 * needs > 11 * room.target.registers_for(prod(room.threads)):
             room = _room(room.kernel, room.launch, (count, 1, 1), options, room.written)
     try:
         return room, _variant(room, symbol, {}, aligned=False)
