@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries `tilec bench` and `tilec tune` on a GPU: every peer, every way to print, a search on each path.
 #
-#     PYTHON=python3 benchmarks/bench_and_tune.sh OUT        needs CuPy, torch and what tilec needs; about four minutes
+#     PYTHON=python3 benchmarks/bench_and_tune.sh OUT        needs CuPy, torch and what tilec needs; about six minutes
 #     STEPS="attention sweep" benchmarks/bench_and_tune.sh OUT    only these
 #
 # Each step leaves OUT/STEP.txt; the last lines tell how each ended. Exit code 1 if any step failed.
