@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tilec.record import record
 from tilec.diagnostics import NOWHERE, error
 from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
+from tilec.layout.fragment import FragmentLayout
 from tilec.plan.hand_plan import PBulkCopy, PMbarrier, PSend
 from tilec.plan.plan import (
     AsyncCopy,
@@ -37,6 +37,7 @@ from tilec.plan.plan import (
 from tilec.plan.owners import Owned, owned, owned_by_thread
 from tilec.plan.walk import walk_plan
 from tilec.plan.writers import NO_WRITERS, Writer
+from tilec.record import record
 
 Tiles = frozenset[Buffer]
 NONE: Tiles = frozenset()
@@ -217,6 +218,11 @@ class _Walk:
         return PSeq(tuple(out)), pending
 
     def statement(self, s: PStmt, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
+        if not (uniform or self.team) and _is_shared_out(s):
+            raise error(
+                "TL0502", "all threads of the block do a part of this statement, but only some of them take the branch",
+                getattr(s, "span", NOWHERE), help="move it out of the branch, or loop with T.serial, which each thread does by itself",
+            )  # fmt: skip
         match s:
             case PSeq():
                 body, pending = self.sequence(s, pending, uniform)
@@ -364,6 +370,21 @@ class _Walk:
         # the tiles of the next step behind that barrier, and has read the last of this step in front of it.
         consumers, end = self.sequence(s.consumers, Pending(), True)
         return [*out, replace(s, consumers=consumers)], pending.join(end).join(Pending(frozenset(s.versioned), filled.writes))
+
+
+def _is_shared_out(s: PStmt) -> bool:
+    """True for a statement of which each of several threads does a part."""
+    match s:
+        case TileLoop(how=Spread(threads=threads)) | AsyncCopy(how=Spread(threads=threads)):
+            return threads > 1
+        case TileLoop(how=FragmentLayout() as layout):
+            return layout.used_threads > 1
+        case FillRegisters(buffer):
+            return buffer.scope is Scope.FRAGMENT
+        case PGemm() | PReduce() | PScan():
+            return True
+        case _:
+            return False
 
 
 def _by_threads(s: PStmt) -> bool:
