@@ -66,7 +66,8 @@ def signatures(text: str) -> Iterator[str]:
 def test_host_and_device_signatures_agree() -> None:
     host = set(signatures((TEMPLATES / "emulator" / "numeric.h").read_text()))
     device = [s for e in ENTRIES for s in signatures(e.text)]
-    assert len(device) == sum(e.text.count("__device__") for e in ENTRIES)
+    # Members of a struct stand indented; the struct's own text is compared by the compilers that both take it.
+    assert len(device) == sum(len(re.findall(r"^__device__", e.text, re.MULTILINE)) for e in ENTRIES)
     assert [s for s in device if s not in host] == []
 
 
