@@ -45,6 +45,9 @@ def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int, meet: str =
         digits.append(v)
         if not run:
             (along if g.dim == s.dim else outer).append(_Level(spell.var(v), g.size))
+    # Threads beyond the last whole set of copies have no warps of their own to go on from: they read where the first set met.
+    whole = s.layout.used_threads
+    number = "thread" if threads % whole == 0 else f"(thread % {whole})"
     spell.need_type(dtype)
     shuffle = "shfl_down" if s.reverse else "shfl_up"
     for name in (shuffle, *(["shfl_idx"] if line.warps == 1 and line.passes > 1 else [])):
@@ -58,7 +61,7 @@ def scan_text(spell: Spelling, s: PScan, facts: Facts, threads: int, meet: str =
         number=_number([*outer, *along]), results=prod(x.count for x in (*outer, *along)), before=spell.names.fresh("before"),
         whole=spell.names.fresh("whole"), carry=spell.var(carry), step=spell.names.fresh("step"), part=spell.names.fresh("p"),
         digit=_digit("thread", line.place, line.lanes), warp=_digit("thread", line.place * line.lanes, line.warps),
-        slot=_slot(line.place, line.lanes), first=_slot(line.place, line.lanes * line.warps, line.warps),
+        slot=_slot("thread", line.place, line.lanes), first=_slot(number, line.place, line.lanes * line.warps, line.warps),
     )  # fmt: skip
 
 
@@ -92,10 +95,10 @@ def _digit(number: str, place: int, size: int) -> str:
     return f"{text} % {size}"
 
 
-def _slot(place: int, size: int, step: int = 1) -> str:
+def _slot(number: str, place: int, size: int, step: int = 1) -> str:
     """The number of a thread without the digit of `size` at `place`, times `step` where warps of one line follow one another."""
-    high = f"thread / {place * size}"
-    low = "" if place == 1 else f" + thread % {place}"
+    high = f"{number} / {place * size}"
+    low = "" if place == 1 else f" + {number} % {place}"
     if step == 1:
         return high if place == 1 else f"{high} * {place}{low}"
     return f"{high} * {step * place}{low}"
