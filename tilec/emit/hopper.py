@@ -160,7 +160,7 @@ class KernelWriter:
             return f"const int tiles = {texts[0]};"
         x, y = self.panels(s)
         pairs = "".join(f"{n} = (tiles_{n[-1]} + 1) / 2, " for n in (x, y) if n.startswith("pairs"))
-        product = f"{x} * {y}" if len(texts) == 2 else f"{x} * {y} * {_factor(texts[2])}"
+        product = f"{x} * {y}" if len(texts) == 2 else f"{x} * {y} * {factor(texts[2])}"
         return f"const int tiles_x = {texts[0]}, tiles_y = {texts[1]}, {pairs}tiles = {product};"
 
     @staticmethod
@@ -315,7 +315,8 @@ def _words(spell: Spelling, src: str, held: DType, stored: DType) -> str:
     return ", ".join(f"{pack}({src}[r{f' + {2 * i}' if i else ''}], {src}[r + {2 * i + 1}])" for i in range(4))
 
 
-def _factor(text: str) -> str:
+def factor(text: str) -> str:
+    """C text that may stand in a product: in brackets unless it is one word."""
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 

@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
-from tilec.emit.cliteral import ctype
 from tilec.emit.hopper import BoxLoad, Write
+from tilec.emit.hopper_tiles import Tiles, registers_of, thread_places
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
-from tilec.emit.unused import mentions
 from tilec.ir.dtypes import BFLOAT16, INT32
-from tilec.ir.expr import Binary, Buffer, Const, Var
-from tilec.ir.tile import Let
+from tilec.ir.expr import Binary, Const, Var
 from tilec.ir.visit import substitute
 from tilec.plan.hopper_plan import WARP_GROUP, Operand
-from tilec.plan.plan import BulkStore, JoinLanes, PackRegisters, PScalar, PSeq, Registers, Stepped, Streamed, WhenScaled
+from tilec.plan.plan import BulkStore, JoinLanes, PackRegisters, PSeq, Registers, Streamed, WhenScaled
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset("warp_group tiles rows others tile section section_top section_width in_section clean_end other end chain".split())
@@ -109,11 +107,12 @@ class StreamWriter:
         stores = any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue))
         if stores:
             spell.need("bulk_wait_read")
-        known, lets = self.lets(s, variant.facts)
+        author = Tiles(spell, s)
+        known, lets = author.lets(variant.facts)
         inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
         spell.var(s.var)
         spell.variables[WARP_GROUP] = "warp_group"
-        allocs = "\n".join(self.declaration(b) for b in s.fragments)
+        allocs = "\n".join(registers_of(spell, b) for b in s.fragments)
         prologue, epilogue = f"{allocs}\n{self.write(s.prologue, known)}", self.write(s.epilogue, known)
         masked, plain = self.write(PSeq((*s.mask.body, *s.rows.body)), inner), self.write(s.rows, inner)
         late = self.write(s.late, inner)
@@ -128,27 +127,19 @@ class StreamWriter:
         used = "\n".join((numbers.start, numbers.stop, prologue, epilogue, masked, late, *edges))
         produced = "\n".join((numbers.start, numbers.stop, held.loads, a.loads, b.loads))
         pieces = {
-            "counts": self.counts(s, variant.facts),
-            "producer_places": self.places(s, produced), "consumer_places": self.front(s, used, lets),
+            "counts": author.counts(variant.facts),
+            "producer_places": author.places(produced), "consumer_places": author.front(used, lets),
             "first": self.product(s, held.tiles, words, a, True), "second": self.product(s, "", "", b, False),
             "prologue": prologue, "first_rows": self.first_rows(s, edges, masked, plain, inner), "late": late, "epilogue": epilogue,
         }  # fmt: skip
         tiles = self.tile_lines("\n".join((*pieces.values(), held.pointer, a.pointer, b.pointer)))
-        places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
         return render(
-            "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            stores=stores, arch=variant.arch, rings=(held, a, b), held=held, a=a, b=b, edges=edges, loops=loops,
+            "pipeline/streamed.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps,
+            places=thread_places(used), stores=stores, arch=variant.arch, rings=(held, a, b), held=held, a=a, b=b, edges=edges, loops=loops,
             scores=spell.buffer(s.scores), out=spell.buffer(s.out),
-            next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if s.schedule.longest_first else "tile + gridDim.x",
+            next_tile=author.following,
             words=words, held_tile=spell.buffer(s.held.tile), held_block=s.held.shape[0] * 64, **pieces,
         )  # fmt: skip
-
-    def declaration(self, b: Buffer) -> str:
-        """The registers of a fragment."""
-        place = self.spell.variant.placements[b]
-        assert isinstance(place, Registers)
-        self.spell.need_type(b.dtype)
-        return f"{'alignas(16) ' if b.dtype.bytes < 4 else ''}{ctype(b.dtype)} {self.spell.buffer(b)}[{place.layout.registers}];"
 
     def numbers(self, s: Streamed, facts: Facts) -> _Numbers:
         """Figures and short texts."""
@@ -182,58 +173,6 @@ class StreamWriter:
             return masked
         mask = render("parallel/if.cu.jinja", cond=f"{self.spell.var(s.var)} >= clean_end", then=self.write(s.mask, facts), orelse="")
         return f"{mask}\n{plain}"
-
-    def counts(self, s: Streamed, facts: Facts) -> str:
-        """Declarations of the numbers of tiles, and of the section."""
-        c = s.schedule
-        texts = [self.spell.expr(e, facts) for e in s.grid]
-        others = [t for n, t in enumerate(texts) if n != c.row_axis and t != "1"]
-        product = " * ".join(map(_factor, others)) or "1"
-        line = f"const int rows = {texts[c.row_axis]}, others = {product}, tiles = rows * others;"
-        if not c.longest_first:
-            return line
-        return f"{line}\nconst int section = {self.spell.expr(c.section, facts)};"
-
-    def places(self, s: Streamed, used: str) -> str:
-        """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
-        c, spell = s.schedule, self.spell
-        names = [spell.var(v) for v in s.block_vars]
-        left = [n for n in range(len(names)) if n != c.row_axis]
-        lines: list[str] = []
-        if any(mentions(used, names[n]) for n in left):
-            number = "section_top + in_section % section_width" if c.longest_first else "tile / rows"
-            if len(left) == 1:
-                lines.append(f"const int {names[left[0]]} = {number};")
-            else:
-                width = _factor(spell.expr(s.grid[left[0]], spell.variant.facts))
-                lines.append(f"const int other = {number};")
-                both = zip(left, "%/", strict=True)
-                lines += [f"const int {names[n]} = other {op} {width};" for n, op in both if mentions(used, names[n])]
-        row = names[c.row_axis]
-        return render(
-            "kernel/tile_sections.cu.jinja", longest_first=c.longest_first, row=row, uses_row=mentions(used, row), lines=lines,
-            number="rows - 1 - in_section / section_width",
-        )  # fmt: skip
-
-    def lets(self, s: Streamed, facts: Facts) -> tuple[Facts, list[tuple[str, str]]]:
-        """The author's scalars: what they say, and each with its declaration."""
-        out: list[tuple[str, str]] = []
-        for x in s.setup.body:
-            inner = x.body.body[0] if isinstance(x, Stepped) else x
-            assert isinstance(inner, PScalar) and isinstance(inner.stmt, Let)
-            var, value = inner.stmt.var, inner.stmt.value
-            out.append((self.spell.var(var), f"const {ctype(var.dtype)} {self.spell.var(var)} = {self.spell.expr(value, facts)};"))
-            facts = facts.with_let(var, value)
-        return facts, out
-
-    def front(self, s: Streamed, used: str, lets: Sequence[tuple[str, str]]) -> str:
-        """What a tile needs in front of the consumers' statements: block indices and scalars that they mention."""
-        kept: list[str] = []
-        for name, text in reversed(lets):
-            if mentions(used, name):
-                kept.insert(0, text)
-                used += text
-        return "\n".join(t for t in (self.places(s, used), *kept) if t)
 
     def rings(self, s: Streamed, maps: Sequence[str], facts: Facts) -> tuple[_Ring, _Ring, _Ring]:
         """The held tile and both streamed ones."""
@@ -285,10 +224,6 @@ class StreamWriter:
         lead = self.comment(s.spans[4 if first else 5])
         start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
         return "\n".join(("{", lead, start, "wgmma_fence();", body, "wgmma_commit();", "}"))
-
-
-def _factor(text: str) -> str:
-    return text if text.replace("_", "").isalnum() else f"({text})"
 
 
 def pack_text(spell: Spelling, s: PackRegisters) -> str:

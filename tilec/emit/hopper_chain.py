@@ -14,18 +14,15 @@ from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
 from tilec.emit.hopper import BoxLoad, ProductCall, Write
+from tilec.emit.hopper_tiles import Tiles, registers_of, thread_places
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
-from tilec.emit.unused import mentions
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr
-from tilec.ir.tile import Let
 from tilec.plan.domains import static_shape
 from tilec.plan.hopper_chain_plan import ChainProduct, TileRead
 from tilec.plan.hopper_plan import WARP_GROUP, Operand, TensorMap
-from tilec.plan.plan import (
-    BulkAdd, BulkStore, Chained, ChainStep, Multiply, PScalar, PSeq, Publish, Registers, Settle, Stepped,
-)  # fmt: skip
+from tilec.plan.plan import BulkAdd, BulkStore, Chained, ChainStep, Multiply, PSeq, Publish, Settle
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(
@@ -105,12 +102,13 @@ class ChainWriter:
         stores = any(isinstance(x, BulkStore | BulkAdd) for x in walk_plan(s))
         if stores:
             spell.need("bulk_wait_read")
-        known, lets = self.lets(s, variant.facts.with_range(WARP_GROUP, 0, s.schedule.consumers - 1))
+        author = Tiles(spell, s)
+        known, lets = author.lets(variant.facts.with_range(WARP_GROUP, 0, s.schedule.consumers - 1))
         inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
         spell.var(s.var)
         spell.variables[WARP_GROUP] = "warp_group"
         names = dict(zip(variant.tensor_maps, maps, strict=True))
-        declared = "\n".join(self.declaration(b) for b in s.fragments)
+        declared = "\n".join(registers_of(spell, b) for b in s.fragments)
         prologue, epilogue = f"{declared}\n{self.write(s.prologue, known)}", self.write(s.epilogue, known)
         versioned = [o.tile for o in s.streams] + list(s.exchanged)
         with spell.versions(versioned, "stage"):
@@ -128,27 +126,19 @@ class ChainWriter:
         produced = "\n".join((numbers.start, numbers.stop, held_loads, stream_loads))
         descriptors = [line for _, line in self.described.values()]
         pieces = {
-            "counts": self.counts(s, variant.facts), "producer_places": self.places(s, produced),
-            "consumer_places": self.front(s, used, lets),
-            "held_loads": held_loads, "stream_loads": stream_loads, "passing": "\n".join(self.declaration(b) for b in s.passing),
+            "counts": author.counts(variant.facts), "producer_places": author.places(produced),
+            "consumer_places": author.front(used, lets),
+            "held_loads": held_loads, "stream_loads": stream_loads, "passing": "\n".join(registers_of(spell, b) for b in s.passing),
             "prologue": prologue, "steps": steps, "epilogue": epilogue,
         }  # fmt: skip
         tiles = self.tile_lines("\n".join((*pieces.values(), *descriptors)))
-        places = "".join(f"{w} = thread {by} 32, " for w, by in (("warp", "/"), ("lane", "%")) if mentions(used, w))
         return render(
-            "pipeline/chained.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, places=places, maps=maps,
-            arch=self.spell.variant.arch, stores=stores, held=bool(s.held), held_bytes=sum(o.bytes for o in s.held),
-            stream_bytes=sum(o.bytes for o in s.streams),
-            descriptors=descriptors, loop_comment=self.comment(s.spans[0]), carried=self.settled(s, s.carried),
-            next_tile="2 * gridDim.x * (tile / gridDim.x + 1) - 1 - tile" if c.uneven else "tile + gridDim.x", **pieces,
+            "pipeline/chained.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps,
+            places=thread_places(used), arch=self.spell.variant.arch, stores=stores, held=bool(s.held),
+            held_bytes=sum(o.bytes for o in s.held), stream_bytes=sum(o.bytes for o in s.streams), descriptors=descriptors,
+            loop_comment=self.comment(s.spans[0]), carried=self.settled(s, s.carried),
+            next_tile=author.following, **pieces,
         )  # fmt: skip
-
-    def declaration(self, b: Buffer) -> str:
-        """The registers of a fragment."""
-        place = self.spell.variant.placements[b]
-        assert isinstance(place, Registers)
-        self.spell.need_type(b.dtype)
-        return f"{'alignas(16) ' if b.dtype.bytes < 4 else ''}{ctype(b.dtype)} {self.spell.buffer(b)}[{place.layout.registers}];"
 
     # ---- steps -----------------------------------------------------------------------------------------------------
 
@@ -249,57 +239,6 @@ class ChainWriter:
             lines.append(f"tma_load_{rank}d({place}, &{map_name}, {barrier}, {at});")
         return "\n".join(lines)
 
-    # ---- places ----------------------------------------------------------------------------------------------------
-
-    def counts(self, s: Chained, facts: Facts) -> str:
-        """Declarations of the numbers of tiles, and of the section."""
-        c = s.schedule
-        texts = [self.spell.expr(e, facts) for e in s.grid]
-        others = [t for n, t in enumerate(texts) if n != c.row_axis and t != "1"]
-        line = f"const int rows = {texts[c.row_axis]}, others = {' * '.join(map(_factor, others)) or '1'}, tiles = rows * others;"
-        return f"{line}\nconst int section = {self.spell.expr(c.section, facts)};" if c.uneven else line
-
-    def places(self, s: Chained, used: str) -> str:
-        """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
-        c, spell = s.schedule, self.spell
-        names = [spell.var(v) for v in s.block_vars]
-        left = [n for n in range(len(names)) if n != c.row_axis]
-        lines: list[str] = []
-        if any(mentions(used, names[n]) for n in left):
-            number = "section_top + in_section % section_width" if c.uneven else "tile / rows"
-            if len(left) == 1:
-                lines.append(f"const int {names[left[0]]} = {number};")
-            else:
-                width = _factor(spell.expr(s.grid[left[0]], spell.variant.facts))
-                lines.append(f"const int other = {number};")
-                both = zip(left, "%/", strict=True)
-                lines += [f"const int {names[n]} = other {op} {width};" for n, op in both if mentions(used, names[n])]
-        row = names[c.row_axis]
-        return render(
-            "kernel/tile_sections.cu.jinja", longest_first=c.uneven != 0, row=row, uses_row=mentions(used, row), lines=lines,
-            number="in_section / section_width" if c.uneven < 0 else "rows - 1 - in_section / section_width",
-        )  # fmt: skip
-
-    def lets(self, s: Chained, facts: Facts) -> tuple[Facts, list[tuple[str, str]]]:
-        """The author's scalars: what they say, and each with its declaration."""
-        out: list[tuple[str, str]] = []
-        for x in s.setup.body:
-            inner = x.body.body[0] if isinstance(x, Stepped) else x
-            assert isinstance(inner, PScalar) and isinstance(inner.stmt, Let)
-            var, value = inner.stmt.var, inner.stmt.value
-            out.append((self.spell.var(var), f"const {ctype(var.dtype)} {self.spell.var(var)} = {self.spell.expr(value, facts)};"))
-            facts = facts.with_let(var, value)
-        return facts, out
-
-    def front(self, s: Chained, used: str, lets: Sequence[tuple[str, str]]) -> str:
-        """What a tile needs in front of the consumers' statements: block indices and scalars that they mention."""
-        kept: list[str] = []
-        for name, text in reversed(lets):
-            if mentions(used, name):
-                kept.insert(0, text)
-                used += text
-        return "\n".join(t for t in (self.places(s, used), *kept) if t)
-
 
 def bulk_add_text(spell: Spelling, s: BulkAdd, maps: Mapping[TensorMap, str], facts: Facts) -> str:
     """A fragment through the staging area, added to the tensor."""
@@ -328,10 +267,6 @@ def _plus(a: Expr, b: Expr) -> Expr:
     if isinstance(b, Const) and b.value == 0:
         return a
     return b if isinstance(a, Const) and a.value == 0 else Binary("add", a, b, INT32)
-
-
-def _factor(text: str) -> str:
-    return text if text.replace("_", "").isalnum() else f"({text})"
 
 
 _ENTRIES = (
