@@ -15,7 +15,7 @@ from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.diagnostics import Diagnostic, Severity
-from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.dtypes import FLOAT32, INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
@@ -37,9 +37,9 @@ from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import (
-    THREAD,
     BulkStore,
     InMemory,
+    PackRegisters,
     PBarrier,
     PFor,
     PIf,
@@ -51,6 +51,7 @@ from tilec.plan.plan import (
     Registers,
     SharedTile,
     Stepped,
+    THREAD,
     TileLoop,
     Variant,
     WarpSpecialized,
@@ -395,6 +396,16 @@ def touched_elsewhere(tensor: Buffer, body: Stmt) -> bool:
     reads, _ = touched([body])
     writers = [s for s in walk_stmt(body) if not stmt_children(s) and storage(tensor) in touched([s])[1]]
     return storage(tensor) in reads or len(writers) != 1
+
+
+def cast_by_pairs(s: Copy, layouts: Mapping[Buffer, FragmentLayout]) -> PackRegisters | None:
+    """A copy between fragments that narrows every float32 where it lies, two at a time; None for any other."""
+    src, dst = s.src.buffer, s.dst.buffer
+    if src.scope is dst.scope is Scope.FRAGMENT and src.dtype == FLOAT32 and dst.dtype.name in ("float16", "bfloat16"):
+        held, wanted = layouts[src], layouts[dst]
+        if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
+            return PackRegisters(src, dst, held.registers // 2, s.span)
+    return None
 
 
 def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int], consumers: int, facts: Facts) -> BulkStore | None:

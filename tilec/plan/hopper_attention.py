@@ -16,15 +16,15 @@ from math import prod
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
-from tilec.ir.dtypes import FLOAT32, INT32, INT64
+from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var
 from tilec.ir.tile import Copy, Let, Parallel, Reduce, Seq, Stmt
 from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.domains import cast, paired, static_shape, whole
-from tilec.plan.hopper import Request, bulk_store_of, condition_of, operand_of, persistent_grid, ring_of
+from tilec.plan.domains import cast, paired, static_shape
+from tilec.plan.hopper import Request, bulk_store_of, cast_by_pairs, condition_of, operand_of, persistent_grid, ring_of
 from tilec.plan.hopper_attention_match import Match, match
 from tilec.plan.hopper_balance import balanced_section
 from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
@@ -36,7 +36,6 @@ from tilec.plan.plan import (
     THREAD,
     BulkStore,
     JoinLanes,
-    PackRegisters,
     Placement,
     PReduce,
     PSeq,
@@ -153,16 +152,11 @@ class _Rows(Lowering):
         self.stores: list[BulkStore] = []
 
     def copy(self, s: Copy, facts: Facts, ahead: bool = False) -> PStmt:
-        src, dst = s.src.buffer, s.dst.buffer
-        found = bulk_store_of(s, self.at.layouts.get(src), self.shape, self.consumers, facts)
+        found = bulk_store_of(s, self.at.layouts.get(s.src.buffer), self.shape, self.consumers, facts)
         if found is not None:
             self.stores.append(found)
             return found
-        if src.scope is dst.scope is Scope.FRAGMENT and src.dtype == FLOAT32 and dst.dtype.name in ("float16", "bfloat16"):
-            held, wanted = self.at.layouts[src], self.at.layouts[dst]
-            if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
-                return PackRegisters(src, dst, held.registers // 2, s.span)
-        return super().copy(s, facts, ahead)
+        return cast_by_pairs(s, self.at.layouts) or super().copy(s, facts, ahead)
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         lowered = super().statement(s, facts, uniform)

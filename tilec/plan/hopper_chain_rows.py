@@ -18,12 +18,12 @@ from tilec.ir.tile import Atomic, Copy, If, Parallel, Stmt
 from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import same_map
-from tilec.plan.domains import static, static_shape, whole
-from tilec.plan.hopper import bulk_store_of, touched_elsewhere
+from tilec.plan.domains import static, static_shape
+from tilec.plan.hopper import bulk_store_of, cast_by_pairs, touched_elsewhere
 from tilec.plan.hopper_plan import Staging, TensorMap
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat
-from tilec.plan.plan import BulkAdd, BulkStore, PackRegisters, PStmt
+from tilec.plan.plan import BulkAdd, BulkStore, PStmt
 from tilec.plan.reach import unreachable
 
 
@@ -48,11 +48,7 @@ class RowLowering(Lowering):
                     found = replace(found, drains=True)
                     self.stores.append(found)
                     return found
-        if src.scope is dst.scope is Scope.FRAGMENT and src.dtype == FLOAT32 and dst.dtype.name in ("float16", "bfloat16"):
-            held, wanted = self.at.layouts[src], self.at.layouts[dst]
-            if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
-                return PackRegisters(src, dst, held.registers // 2, s.span)
-        return super().copy(s, facts, ahead)
+        return cast_by_pairs(s, self.at.layouts) or super().copy(s, facts, ahead)
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         """A statement: an addition in bulk, or as any other."""
