@@ -3,7 +3,8 @@
     cubin(cu_text, "sm_90a") -> b"\\x7fELF..."
 
 NVRTC is called by ctypes with the options that the file's numbers were checked with; CuPy's RawModule would add -ftz=true, which
-turns small float32 numbers into zeros. The cache is keyed by the text and the architecture, so a machine that has the entry needs no
+turns small float32 numbers into zeros. A file whose author's CUDA includes headers gets them from `headers`; what NVRTC does not take
+goes to nvcc where there is one. The cache is keyed by the text and the architecture, so a machine that has the entry needs no
 compiler. Entries are written under a name of their own and renamed: any number of processes may write the same one, and a process
 that dies leaves nothing that is ever read.
 """
@@ -18,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from tilec.files import cache_dir
+from tilec.runtime import headers
 from tilec.runtime.request import MissingError
 
 OPTIONS = ("-std=c++17",)
@@ -88,10 +90,13 @@ def store(entry: Path, data: bytes) -> None:
 
 def compile_cubin(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     """Machine code made now. Raises BuildError, or MissingError where there is no compiler."""
-    library = nvrtc()
+    library, nvcc = nvrtc(), find_nvcc()
     if library is not None:
-        return _by_nvrtc(library, text, arch, options)
-    nvcc = find_nvcc()
+        try:
+            return _by_nvrtc(library, text, arch, options)
+        except BuildError:
+            if not (nvcc and headers.includes(text)):  # host code in a header, say, is nothing for NVRTC
+                raise
     if nvcc:
         return _by_nvcc(nvcc, text, arch, options)
     raise MissingError(f"neither NVRTC nor nvcc is here: {_ADVICE}")
@@ -134,17 +139,26 @@ def _nvrtc_names() -> Iterator[str]:
 
 
 def _by_nvrtc(library: ctypes.CDLL, text: str, arch: str, options: Sequence[str]) -> bytes:
-    program = ctypes.c_void_p()
-    if library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None):
+    program, names = ctypes.c_void_p(), headers.includes(text)
+    found = headers.folders(names) if names else ()
+    given = headers.built_in(found) if names else {}
+    texts, titles = _strings(given.values()), _strings(given)
+    if library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", len(given), texts, titles):
         raise BuildError("NVRTC cannot be started")
     try:
-        flags = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in (*OPTIONS, *options))]
-        if library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags)):
+        flags = _strings([f"--gpu-architecture={arch}", *OPTIONS, *options, *(f"-I{f}" for f in found)])
+        if library.nvrtcCompileProgram(program, len(flags), flags):
             log = _fetch(library, program, "ProgramLog").decode(errors="replace").strip("\0\n ")
-            raise BuildError(f"NVRTC refuses the file for {arch}:\n{log}")
+            raise BuildError(headers.missing(log, found) or f"NVRTC refuses the file for {arch}:\n{log}")
         return _fetch(library, program, "CUBIN")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _strings(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
+    """An array of C strings."""
+    held = [t.encode() for t in texts]
+    return (ctypes.c_char_p * len(held))(*held)
 
 
 def _fetch(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
