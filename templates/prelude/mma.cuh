@@ -59,20 +59,48 @@ __device__ __forceinline__ void mma_m16n8k32_u8_s32(int* d, const unsigned* a, c
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-//@ mma_m16n8k32_e4m3_f32
+//@ mma_m16n8k32_e4m3_f32 needs: mma_m16n8k16_f16_f32
 // d += a * b, 16x8x32, e4m3 operands, f32 accumulators; sm_89 and newer.
 __device__ __forceinline__ void mma_m16n8k32_e4m3_f32(float* d, const unsigned* a, const unsigned* b) {
+#if __CUDA_ARCH__ == 900
+  // Hopper has none and ptxas's own stand-in spills; f16 holds these numbers, and the order along k does not matter to a product.
+#pragma unroll
+  for (int half = 0; half < 32; half += 16) {
+    unsigned wide[6];
+#pragma unroll
+    for (int r = 0; r < 6; ++r) {
+      const unsigned short pair = (r < 4 ? a[r] : b[r - 4]) >> half;
+      asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide[r]) : "h"(pair));
+    }
+    mma_m16n8k16_f16_f32(d, wide, wide + 4);
+  }
+#else
   asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
-//@ mma_m16n8k32_e5m2_f32
+//@ mma_m16n8k32_e5m2_f32 needs: mma_m16n8k16_f16_f32
 // d += a * b, 16x8x32, e5m2 operands, f32 accumulators; sm_89 and newer.
 __device__ __forceinline__ void mma_m16n8k32_e5m2_f32(float* d, const unsigned* a, const unsigned* b) {
+#if __CUDA_ARCH__ == 900
+  // Hopper has none: see e4m3.
+#pragma unroll
+  for (int half = 0; half < 32; half += 16) {
+    unsigned wide[6];
+#pragma unroll
+    for (int r = 0; r < 6; ++r) {
+      const unsigned short pair = (r < 4 ? a[r] : b[r - 4]) >> half;
+      asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(wide[r]) : "h"(pair));
+    }
+    mma_m16n8k16_f16_f32(d, wide, wide + 4);
+  }
+#else
   asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 "
                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
