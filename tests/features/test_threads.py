@@ -132,7 +132,7 @@ def test_roles_and_barriers_that_do_not_exist_are_refused(bad, code):
     assert refused(text).code == code
 
 
-def test_a_fragment_is_printed_once_a_block(capfd):
+def test_a_fragment_is_printed_once_a_block():
     from tests.compiling import compile_text
     from tests.features.kit import HEAD
     from tilec import emulator

@@ -22,7 +22,6 @@ def f(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32"), C: T.Ten
     with T.Kernel(2, threads=64) as bx:
         for i in T.Parallel(512):
 """
-I = np.arange(N)
 
 
 def body(*lines: str) -> str:

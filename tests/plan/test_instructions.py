@@ -8,7 +8,7 @@ import pytest
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, UINT8, DType
 from tilec.layout.fragment import same_map
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
-from tilec.plan.instructions import choose, uses_tf32
+from tilec.plan.instructions import choose
 from tilec.targets import ALL, SM80, SM89, lookup
 
 
@@ -49,7 +49,6 @@ def test_an_operand_in_registers_keeps_its_warps_in_one_line() -> None:
 def test_instructions_by_type(a: DType, b: DType, c: DType, instruction: str, k: int) -> None:
     plan = choose(GemmShape(64, 64, 64, a, b, c), 128, SM80)
     assert (plan.instruction, plan.step) == (instruction, (16, 8, k))
-    assert uses_tf32(plan) == (a is FLOAT32)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Rng = np.random.Generator
-F16, F32, F64, I32 = np.float16, np.float32, np.float64, np.int32
+F16, F32, I32 = np.float16, np.float32, np.int32
 BF16 = ml_dtypes.bfloat16
 EXACT = 0.0
 HALF, BRAIN, SINGLE = 2e-3, 1.6e-2, 1e-5

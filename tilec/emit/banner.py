@@ -24,7 +24,7 @@ def short(dtype: DType) -> str:
     return {"bfloat16": "bf16", "tfloat32": "tf32", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}.get(dtype.name, dtype.name)
 
 
-def extents(shape: Sequence[Expr], kernel_span: object = None) -> str:
+def extents(shape: Sequence[Expr]) -> str:
     """`4096x4096`, run-time extents by name."""
     parts = [str(n) if (n := static(e)) is not None else e.name if isinstance(e, Var) else "?" for e in shape]
     return "x".join(parts) or "1"

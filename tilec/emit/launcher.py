@@ -7,7 +7,7 @@ Plain C++ over the CUDA runtime, so that nvcc and the emulator's g++ both take i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tilec.record import record
@@ -312,8 +312,3 @@ def _workspace(plan: Plan, sign: Signature) -> Workspace | None:
     named = variables(plan.workspace)
     negative = [f"{sign.names[v]} < 0" for v in size_parameters(plan.kernel) if v in named and v.dtype.kind is Kind.INT]
     return Workspace(size.text, (*negative, *(f"{d} == 0" for d in writer.divisors)), _helpers(writer))
-
-
-def launch_symbols(plans: Iterable[Plan]) -> Sequence[str]:
-    """The names that a file exports besides its kernels: one launcher a kernel, and the size queries."""
-    return [s for p in plans for s in (f"{p.symbol}_launch", *([f"{p.symbol}_workspace"] if p.workspace is not None else []))]

@@ -11,7 +11,6 @@ import re
 from tilec.record import record
 from tilec.emit.render import render
 
-PREFIX = "wgmma_m64n"
 _NAME = re.compile(r"wgmma_m64n(\d+)k(\d+)_([a-z0-9]+)_(f32|f16|s32)(_held)?")
 
 

@@ -38,11 +38,6 @@ def prepare(cu_text: str, manifest: Mapping[str, Any]) -> str:
     return "\n".join([*body, *_table(_clusters(manifest), launchers(manifest)), ""])
 
 
-def kernel_symbols(manifest: Mapping[str, Any]) -> list[str]:
-    """The `__global__` functions of the file, each once, in the manifest's order."""
-    return list(_clusters(manifest))
-
-
 def _clusters(manifest: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """The `__global__` functions and the blocks of a cluster of each along x, y, z."""
     variants = (v for k in manifest["kernels"] for launch in k["launches"] for v in launch["variants"])

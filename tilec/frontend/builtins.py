@@ -12,7 +12,7 @@ from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.hostops import HostError
 from tilec.frontend.machine import Machine, is_device
-from tilec.frontend.values import Builtin, Function, Iter, KernelValue, Partial
+from tilec.frontend.values import Builtin, Function, Iter, Partial
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, lookup
 from tilec.ir.expr import Buffer, Expr
 from tilec.language import arith, loops
@@ -404,11 +404,6 @@ def dtype_of(value: Value) -> DType | None:
     if isinstance(value, Builtin):
         return {"int": INT32, "float": FLOAT32, "bool": BOOL}.get(value.name)
     return None
-
-
-def is_kernel(value: Value) -> bool:
-    """True for a kernel that host code holds."""
-    return isinstance(value, KernelValue)
 
 
 _FUNCTIONS: dict[str, Callable[[Machine, Args, Kwargs], Value]] = {

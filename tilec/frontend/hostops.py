@@ -17,7 +17,6 @@ MAX_BITS = 4096
 MAX_ITEMS = 200_000
 MAX_WIDTH = 10_000
 
-NUMBER = (int, float)
 SEQUENCE = (list, tuple, range, str)
 
 

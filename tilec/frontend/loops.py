@@ -6,17 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import libcst as cst
 
 from tilec.diagnostics import Span
 from tilec.frontend.expressions import truth, unpack
-from tilec.frontend.machine import Flow, Jump, Loop, Machine, Return
+from tilec.frontend.machine import SPREAD, Flow, Jump, Loop, Machine, Return
 from tilec.frontend.names import assigned, is_var, snapshot, target_names
 from tilec.frontend.persistent import record_persistent
 from tilec.frontend.sizes import size_help
+from tilec.frontend.skips import without_continue
 from tilec.frontend.syntax import walk
 from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.dtypes import BOOL, INT32, INT64, DType
@@ -203,7 +204,7 @@ class _Recorder:
             _body(self.m, self.node.body, self.frame, Loop(kind, self.m.depth, self.left))
         if domain is not None:
             domain.repeated -= 1
-        return Seq(tuple(body), self.span)
+        return Seq(tuple(without_continue(body, self.span) if kind in SPREAD else body), self.span)
 
     def counted(self, spec: LoopSpec) -> None:
         """One counted loop: serial, unroll, vectorized or pipelined."""
@@ -234,7 +235,8 @@ class _Recorder:
         m = self.m
         extents = [arith.as_expr(m.b, e, counter_type(e)) for e in spec.extents]
         variables = [self._var(k, e.dtype) for k, e in enumerate(extents)]
-        body: Stmt = self._record("serial" if len(extents) == 1 else "grid")
+        kind = "nested" if spec.kind == "parallel" else "serial" if len(extents) == 1 else "grid"
+        body: Stmt = self._record(kind)
         for var, extent in zip(reversed(variables), reversed(extents), strict=True):
             body = For(var, Const(0, var.dtype), extent, Const(1, var.dtype), "serial", body, None, _outline(self.span, spec))
         m.b.emit(body)
@@ -297,6 +299,3 @@ def _else_part(m: Machine, node: cst.For | cst.While, frame: Frame, left: Buffer
         m.run(node.orelse.body, frame)
     carried.end()
     m.b.emit(If(Compare("eq", Load(left, ()), Const(0, INT32)), Seq(tuple(body), span), Seq(()), span))
-
-
-BodyRecorder = Callable[[list[Expr]], Seq]

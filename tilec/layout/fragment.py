@@ -50,14 +50,8 @@ class FragmentLayout:
 
     @property
     def used_threads(self) -> int:
-        """Threads told apart by the digits; the rest of the block holds further copies (or nothing, see `replicas`)."""
+        """Threads told apart by the digits; the rest of the block holds further copies."""
         return prod(d.size for d in self.thread)
-
-    @property
-    def replicas(self) -> int:
-        """How many threads hold each element."""
-        copies = prod(d.size for d in self.thread if d.dim == REPLICA)
-        return copies * max(1, self.threads // self.used_threads)
 
     def padded(self, dim: int) -> int:
         """The extent that the digits of `dim` span; at least `shape[dim]`."""

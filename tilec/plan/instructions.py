@@ -36,11 +36,6 @@ def choose(op: GemmShape, threads: int, target: Target) -> GemmPlan:
     return _fma(op, threads, reason) if reason else _mma(op, threads)
 
 
-def uses_tf32(plan: GemmPlan) -> bool:
-    """True when float32 operands lose their low 13 bits on the way into the tensor cores: worth a note."""
-    return plan.kind == "mma" and plan.op.a_dtype is FLOAT32
-
-
 def _why_not_mma(op: GemmShape, threads: int, target: Target) -> str:
     """Why tensor cores cannot do it; empty when they can."""
     entry = _MMA.get((op.a_dtype, op.b_dtype, op.c_dtype))

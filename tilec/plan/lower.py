@@ -527,9 +527,8 @@ class Lowering:
             scratch = scratch_tile(src, dst, layout, s.dim)
             self.scratch.append(scratch)
         return PReduce(
-            s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, self.at.layouts[dst], lane_steps(layout, s.dim),
-            partners(layout, s.dim),
-            scratch, s.span,
+            s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, lane_steps(layout, s.dim),
+            partners(layout, s.dim), scratch, s.span,
         )  # fmt: skip
 
     def scan(self, s: Scan) -> PScan:

@@ -219,11 +219,3 @@ def used_outside(body: Stmt, loop: For) -> set[Buffer]:
 
     reads, writes = touched([cut(body)])
     return reads | writes
-
-
-def hoist_allocations(loop: For) -> tuple[tuple[Alloc, ...], For]:
-    """Allocations of shared tiles inside a loop body, taken out in front of it: shared memory is laid out once."""
-    body = flat(loop.body)
-    allocs = tuple(s for s in body if isinstance(s, Alloc) and s.buffer.scope is Scope.SHARED)
-    rest = tuple(s for s in body if s not in allocs)
-    return allocs, replace(loop, body=Seq(rest, loop.span))

@@ -234,7 +234,6 @@ class PReduce:
     clear: bool
     nan_propagate: bool
     src_layout: FragmentLayout
-    dst_layout: FragmentLayout
     lane_steps: tuple[int, ...]
     partners: tuple[tuple[int, int], ...]
     scratch: Buffer | None

@@ -8,7 +8,6 @@ that is passed has brought its own.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -217,8 +216,3 @@ class Allocator:
 def describe(shape: tuple[int, ...]) -> str:
     """A shape for a message: 128x64, or `scalar`."""
     return "x".join(map(str, shape)) if shape else "no dimensions"
-
-
-def is_empty(shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape has no elements."""
-    return math.prod(shape) == 0
