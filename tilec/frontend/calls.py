@@ -23,8 +23,8 @@ from tilec.frontend.syntax import parameters, style, uses, yields
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
-from tilec.language import arith
-from tilec.language.values import ConstSpec, DynamicSpec, EmptySpec, Marker, Primitive, Ref, Value
+from tilec.language import vectors
+from tilec.language.values import ConstSpec, DynamicSpec, EmptySpec, Marker, Primitive, Ref, Value, Vec
 
 MAX_CALLS = 150
 _REGION_VERBS = (
@@ -106,9 +106,11 @@ def _dynamic(m: Machine, name: str, dtype: DType, span: Span) -> Value:
 
 
 def _dtype(m: Machine, dtype: DType, args: tuple[Value, ...], kwargs: Kwargs, span: Span) -> Value:
+    m.b.span = span
+    if dtype.lanes > 1 and len(args) > 1 and not kwargs:
+        return vectors.pack(m.b, dtype, args)
     if len(args) != 1 or kwargs:
         raise m.fail("TL0203", f"`{dtype}(...)` takes one value", span)
-    m.b.span = span
     value = hostops.plain(args[0])
     if isinstance(value, str):
         with m.host(span):
@@ -116,7 +118,7 @@ def _dtype(m: Machine, dtype: DType, args: tuple[Value, ...], kwargs: Kwargs, sp
                 value = float(value)
             except ValueError:
                 raise hostops.HostError(f"`{value}` is not a number") from None
-    return arith.cast(m.b, value, dtype)
+    return vectors.cast(m.b, value, dtype)
 
 
 def apply_marker(m: Machine, marker: Marker, args: tuple[Value, ...], kwargs: Kwargs, span: Span) -> Value:
@@ -206,7 +208,7 @@ def _snapshots(m: Machine, function: Function, names: dict[str, Value], span: Sp
             continue
         if is_var(value) and by_reference(function, name):
             continue
-        if isinstance(value, (Ref, Expr, Buffer)):
+        if isinstance(value, (Ref, Expr, Buffer, Vec)):
             result[name] = snapshot(m, value, name, span)
     return result
 

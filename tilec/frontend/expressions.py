@@ -22,8 +22,8 @@ from tilec.frontend.values import Frame, Function, Iter
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
-from tilec.language import arith
-from tilec.language.values import Primitive, Ref, Slice, Value
+from tilec.language import arith, lanes, vectors
+from tilec.language.values import Primitive, Ref, Slice, Value, Vec
 
 BINARY = {
     cst.Add: "add", cst.Subtract: "sub", cst.Multiply: "mul", cst.Divide: "div", cst.FloorDivide: "floordiv", cst.Modulo: "mod",
@@ -113,7 +113,7 @@ def binary(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
         _scalar_operand(m, a, span)
         _scalar_operand(m, b, span)
         m.b.span = span
-        return arith.binary(m.b, op, a, b)
+        return vectors.binary(m.b, op, a, b)
     with m.host(span):
         result = hostops.binary(op, a, b)
     if isinstance(result, (list, tuple, str)):
@@ -134,7 +134,7 @@ def _unary(m: Machine, op: cst.BaseUnaryOp, value: Value, span: Span) -> Value:
         return (not known) if isinstance(known, bool) else arith.unary(m.b, "not", known)
     name = _UNARY[type(op)]
     if is_device(value):
-        return arith.as_expr(m.b, value) if name == "pos" else arith.unary(m.b, name, value)
+        return vectors.unary(m.b, name, value)
     with m.host(span):
         return hostops.unary(name, value)
 
@@ -165,7 +165,7 @@ def compare(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
     _scalar_operand(m, a, span)
     _scalar_operand(m, b, span)
     m.b.span = span
-    return arith.compare(m.b, op, a, b)
+    return vectors.compare(m.b, op, a, b)
 
 
 def _comparison(m: Machine, node: cst.Comparison, frame: Frame) -> Value:
@@ -212,7 +212,7 @@ def _ternary(m: Machine, node: cst.IfExp, frame: Frame) -> Value:
     then = guarded(m, lambda: m.eval(node.body, frame), span)
     other = guarded(m, lambda: m.eval(node.orelse, frame), span)
     m.b.span = span
-    return arith.select(m.b, cond, then, other)
+    return vectors.select(m.b, cond, then, other)
 
 
 def guarded(m: Machine, make: Callable[[], Value], span: Span) -> Value:
@@ -239,6 +239,8 @@ def subscript(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
     if isinstance(owner, Expr):
         raise m.fail("TL0301", "a number cannot be indexed", span)
     index = items_of(m, node, frame)
+    if isinstance(owner, Vec):
+        owner = owner.lanes
     match owner:
         case Buffer():
             items = index if isinstance(index, tuple) else (index,)
@@ -277,7 +279,7 @@ def _item(m: Machine, item: Value, span: Span) -> Value:
         return int(item)
     if is_device(item):
         m.b.span = span
-        return arith.as_expr(m.b, item)
+        return lanes.vector(m.b, item) if lanes.among(item) else arith.as_expr(m.b, item)
     raise m.fail("TL0304", f"{hostops.kind(item)} cannot be an index", span)
 
 

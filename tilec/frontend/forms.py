@@ -24,7 +24,7 @@ from tilec.frontend.source import expression
 from tilec.frontend.syntax import parameters, walk
 from tilec.frontend.values import Fatal, Frame, Function, Poison
 from tilec.ir.dtypes import INT32, INT64, STORED, UINT8, DType, lookup
-from tilec.ir.expr import Buffer, Const, Expr, Scope, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.language.builder import Builder
 from tilec.language.packed import STORAGE
@@ -141,7 +141,7 @@ def _check_spec(m: Machine, buffer: Buffer, spec: ArgSpec) -> None:
 def recording(m: Machine, form: Form | None) -> Iterator[None]:
     """A fresh builder for one kernel function; notes and errors of it are collected in the machine."""
     kept = (m.b, m.form, m.errors, m.launches)
-    m.b = Builder(sm_count=m.request.sm_count, in_function=True)
+    m.b = Builder(target=m.request.target, in_function=True)
     m.form, m.errors, m.launches, m.recording = form, [], [], True
     try:
         yield
@@ -277,7 +277,7 @@ def parameter(m: Machine, name: str, value: Value, span: Span) -> Param:
     if isinstance(value, TensorSpec):
         return tensor(name, value, span)
     found = dtype_of(value)
-    if found is not None:
+    if found is not None and found.lanes == 1:
         return Var(name, found, VarKind.PARAM, span=span)
     raise m.fail("TL0207", f"the annotation of `{name}` is neither a tensor nor a dtype", span, help=_HOW)
 
@@ -287,7 +287,16 @@ def tensor(name: str, spec: TensorSpec, span: Span) -> Buffer:
     shape = tuple(_extent(e) for e in spec.shape)
     strides = None if spec.strides is None else tuple(_extent(e) for e in spec.strides)
     assert spec.dtype is not None
-    return Buffer(name, spec.dtype, shape, Scope.GLOBAL, strides, span=span)
+    lanes = spec.dtype.lanes
+    if lanes > 1:
+        shape += (Const(lanes, INT32),)
+        if strides is not None:
+            strides = (*(_times(e, lanes) for e in strides), Const(1, INT32))
+    return Buffer(name, spec.dtype.lane, shape, Scope.GLOBAL, strides, span=span, lanes=lanes if lanes > 1 else 0)
+
+
+def _times(e: Expr, n: int) -> Expr:
+    return Const(int(e.value) * n, e.dtype) if isinstance(e, Const) else Binary("mul", e, Const(n, e.dtype), e.dtype)
 
 
 def _extent(value: Any) -> Expr:

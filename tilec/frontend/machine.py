@@ -23,7 +23,7 @@ from tilec.frontend.values import Fatal, Frame, KernelValue, Module, Poison, Rep
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Launch, Param
 from tilec.language.builder import Builder
-from tilec.language.values import EmptySpec, Ref, Value
+from tilec.language.values import EmptySpec, Ref, Value, Vec
 
 MAX_STEPS = 250_000
 MAX_ERRORS = 20
@@ -222,7 +222,7 @@ class Machine(ABC):
 
 def is_device(value: Any) -> bool:
     """True for values that exist only on the device."""
-    return isinstance(value, (Expr, Buffer, Ref))
+    return isinstance(value, (Expr, Buffer, Ref, Vec))
 
 
 def unreachable(node: Any) -> NoReturn:

@@ -16,11 +16,10 @@ from tilec.frontend.classes import member
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, ClassValue, Instance, Iter
-from tilec.ir.dtypes import DType, lookup
+from tilec.ir.dtypes import DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
-from tilec.language import arith
-from tilec.language.access import dtype_of
-from tilec.language.values import Marker, Ref, Value
+from tilec.language import vectors
+from tilec.language.values import Marker, Ref, Value, Vec
 
 _STR = frozenset(
     "upper lower strip lstrip rstrip split rsplit startswith endswith join replace format isdigit isalpha isalnum isnumeric isdecimal "
@@ -77,7 +76,7 @@ def _tensor_attribute(owner: Buffer | Ref, name: str) -> Value:
     buffer = owner.buffer if isinstance(owner, Ref) else owner
     match name:
         case "dtype":
-            return buffer.dtype
+            return vector_of(buffer.dtype, buffer.lanes) if buffer.lanes else buffer.dtype
         case "astype":
             return BoundMethod(owner, name)
         case "scope":
@@ -85,11 +84,11 @@ def _tensor_attribute(owner: Buffer | Ref, name: str) -> Value:
         case "buffer" | "data":
             return buffer
         case "shape" if isinstance(owner, Buffer):
-            return tuple(int(e.value) if isinstance(e, Const) else e for e in buffer.shape)
+            return tuple(int(e.value) if isinstance(e, Const) else e for e in (buffer.shape[:-1] if buffer.lanes else buffer.shape))
         case "strides" if isinstance(owner, Buffer) and buffer.strides is not None:
             return tuple(int(e.value) if isinstance(e, Const) else e for e in buffer.strides)
         case "ndim" if isinstance(owner, Buffer):
-            return buffer.rank
+            return buffer.rank - (buffer.lanes > 0)
         case "name":
             return buffer.name
         case _:
@@ -103,6 +102,8 @@ def _dtype_attribute(dtype: DType | None, name: str) -> Value:
             return dtype.bits if name == "bits" else dtype.bytes
         case "itemsize":
             return dtype.bytes
+        case "lanes":
+            return dtype.lanes
         case "as_torch":
             return BoundMethod(dtype, name)
         case _:
@@ -131,7 +132,7 @@ def _device_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...],
     if name == "scope":
         return owner.scope.value
     one(name, args, kwargs)
-    return arith.cast(m.b, owner, dtype_of(m.b, args[0]))
+    return vectors.cast(m.b, owner, args[0])
 
 
 def _host_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
@@ -255,6 +256,8 @@ def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
             return rest
         case list() | tuple() | dict() | str():
             return list(value)
+        case Vec():
+            return list(value.lanes)
         case set() | frozenset():
             return sorted(value, key=_set_order)
         case range():

@@ -16,8 +16,8 @@ from tilec.frontend.machine import Machine
 from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Let
-from tilec.language import regions
-from tilec.language.values import Ref, Slice, Value
+from tilec.language import lanes, regions
+from tilec.language.values import Ref, Slice, Value, Vec
 
 _MISSING = object()
 
@@ -88,7 +88,7 @@ def _near(frame: Frame, name: str, builtins: Mapping[str, Value]) -> str:
 
 def is_var(value: Any) -> bool:
     """True for the buffer of T.alloc_var."""
-    return isinstance(value, Buffer) and value.scope is Scope.VAR
+    return isinstance(value, Buffer) and (value.scope is Scope.VAR or lanes.is_variable(value))
 
 
 def is_region(ref: Ref) -> bool:
@@ -100,7 +100,7 @@ def snapshot(m: Machine, value: Value, name: str, span: Span) -> Value:
     """The value that a name keeps: inside a launch a run-time scalar is computed now and held in a variable."""
     if m.b.launch is None:
         return value
-    if isinstance(value, (tuple, list)) and any(isinstance(v, (Ref, Buffer, Expr)) for v in value):
+    if isinstance(value, (tuple, list)) and any(isinstance(v, (Ref, Buffer, Expr, Vec)) for v in value):
         parts = [snapshot(m, v, f"{name}_{k}", span) for k, v in enumerate(value)]
         if isinstance(value, list):
             value[:] = parts
@@ -111,6 +111,8 @@ def snapshot(m: Machine, value: Value, name: str, span: Span) -> Value:
             value[key] = snapshot(m, item, name, span)
         return value
     m.b.span = span
+    if isinstance(value, Vec) or (lanes.is_vector(value) and value not in _fresh(m, value) and not _sliced(value)):
+        return lanes.held(m.b, lanes.vector(m.b, value), name)
     if isinstance(value, Ref):
         if is_region(value):
             return value
@@ -142,6 +144,10 @@ def bind(m: Machine, frame: Frame, name: str, value: Value, span: Span) -> None:
         text = f"`{name}` belongs to an outer function and is assigned under run-time control flow"
         raise m.fail("TL0106", text, span, help=stale_help(name))
     scope.names[name] = snapshot(m, value, name, span)
+
+
+def _sliced(value: Value) -> bool:
+    return isinstance(value, Ref) and is_region(value)
 
 
 def _fresh(m: Machine, value: Value) -> set[Buffer]:

@@ -22,16 +22,25 @@ class Kind(Enum):
 
 @record
 class DType:
-    """An element type: its TileLang name, family and width. Stored width is `bytes` (bool and sub-byte types take one)."""
+    """An element type: its TileLang name, family and width. Stored width is `bytes` (bool and sub-byte types take one).
+
+    A type of several `lanes` (float32x4, `bits` are those of a lane) is a word of the language only: the Tile IR computes each lane.
+    """
 
     name: str
     kind: Kind
     bits: int
+    lanes: int = 1
 
     @property
     def bytes(self) -> int:
         """Bytes one element takes in memory."""
-        return max(1, self.bits // 8)
+        return max(1, self.bits * self.lanes // 8)
+
+    @property
+    def lane(self) -> DType:
+        """The type of one lane; the type itself when it is no vector."""
+        return self if self.lanes == 1 else _BY_NAME[self.name.rpartition("x")[0]]
 
     @property
     def is_float(self) -> bool:
@@ -80,11 +89,27 @@ _ALIASES = {
     "float8_e5m2fn": FLOAT8_E5M2, "e5m2": FLOAT8_E5M2, "e5m2_float8": FLOAT8_E5M2,
 }  # fmt: skip
 _BY_NAME = {d.name: d for d in (*ALL, *STORED)} | _ALIASES
+_COUNTS = ("2", "4", "8", "16", "32", "64")
+
+
+LANES = (2, 4, 8, 16, 32, 64)
+"""How many lanes a vector may have."""
 
 
 def lookup(name: str) -> DType | None:
-    """The type with this TileLang name or alias, or None."""
-    return _BY_NAME.get(name)
+    """The type with this TileLang name or alias, `float32x4` for a vector; None when there is none."""
+    found = _BY_NAME.get(name)
+    if found is None and "x" in name:
+        base, _, count = name.rpartition("x")
+        lane = _BY_NAME.get(base)
+        if lane is not None and lane is not BOOL and count in _COUNTS:
+            return vector_of(lane, int(count))
+    return found
+
+
+def vector_of(lane: DType, count: int) -> DType:
+    """The type of `count` lanes of a type."""
+    return DType(f"{lane.name}x{count}", lane.kind, lane.bits, count) if count > 1 else lane
 
 
 def int_range(dtype: DType) -> tuple[int, int]:

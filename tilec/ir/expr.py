@@ -62,6 +62,7 @@ class Buffer:
     out-of-range reads of a global tensor. `workspace` marks a global buffer that no caller passes (T.alloc_global);
     `address` is where a global buffer begins that is found through a pointer in memory (T.make_tensor), an int64. `peer`, a variable
     or constant, makes a shared buffer that of another block of the cluster, by its rank: `view_of` names the tile in the own one.
+    Of `lanes` other than 0 the last dimension is one element as the author wrote it, a vector such as float32x4.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Buffer:
     span: Span = NOWHERE
     address: Expr | None = None
     peer: Expr | None = None
+    lanes: int = 0
 
     @property
     def rank(self) -> int:

@@ -17,7 +17,7 @@ from tilec.language.builder import Builder
 from tilec.language.constants import convert, fits, literal_dtype
 from tilec.language.fold import fold_cast
 from tilec.language.show import describe, shape_text, size_text
-from tilec.language.values import Ref, Slice
+from tilec.language.values import Ref, Slice, Vec
 
 LATER_DTYPES = ("int1", "uint1", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float6_e2m3fn", "float6_e3m2fn")
 """Types of the language that no room of the compiler handles yet."""
@@ -29,12 +29,20 @@ def is_number(value: Any) -> bool:
 
 
 def is_device(value: Any) -> bool:
-    """True for anything whose value the device computes: expressions, buffers, references."""
-    return isinstance(value, (Expr, Buffer, Ref))
+    """True for anything whose value the device computes: expressions, vectors of them, buffers, references."""
+    return isinstance(value, (Expr, Buffer, Ref, Vec))
 
 
-def dtype_of(b: Builder, value: Any) -> DType:
-    """The element type that an argument names: a DType or its name."""
+def dtype_of(b: Builder, value: Any, vectors: bool = False) -> DType:
+    """The element type that an argument names, a DType or its name; one of several lanes only with `vectors`."""
+    found = _named(b, value)
+    if found.lanes > 1 and not vectors:
+        text = f"`{found}` is a vector of {found.lanes} {found.lane}, which cannot be used here"
+        raise b.error("TL0302", text, help=f"use {found.lane}; tensors, tiles, variables, T.cast and T.reinterpret take vectors")
+    return found
+
+
+def _named(b: Builder, value: Any) -> DType:
     if isinstance(value, DType):
         return value
     if not isinstance(value, str):
@@ -84,6 +92,9 @@ def as_expr(b: Builder, value: Any, dtype: DType | None = None) -> Expr:
         value = read(b, value)
     elif isinstance(value, Buffer):
         value = _scalar(b, value)
+    if isinstance(value, Vec):
+        text = f"expected a number, got a vector of {len(value.lanes)} {value.lanes[0].dtype}"
+        raise b.error("TL0301", text, help="T.extract_lane(x, 0) gives its first lane")
     if not isinstance(value, Expr):
         raise b.error("TL0301", f"expected a number or an element, got {describe(value)}")
     return value if dtype is None else cast_expr(value, dtype)
@@ -112,6 +123,9 @@ def read(b: Builder, ref: Ref) -> Load:
 def element(b: Builder, ref: Ref) -> tuple[Expr, ...]:
     """The indices of a reference that must name one element."""
     items = expand(b, ref)
+    if ref.buffer.lanes and len(ref.items) < len(items):
+        text = f"an element of `{ref.buffer.name}` is a vector of {ref.buffer.lanes} {ref.buffer.dtype}, not a number"
+        raise b.error("TL0301", text, *buffer_label(ref.buffer), span=where(b, ref), help="T.extract_lane(x, 0) gives its first lane")
     if any(isinstance(i, Slice) for i in items):
         raise b.error(
             "TL0301", f"a slice of `{ref.buffer.name}` is a region, not an element", span=where(b, ref),
@@ -134,10 +148,13 @@ def expand(b: Builder, ref: Ref) -> tuple[Any, ...]:
         items = items[:at] + (Slice(None, None),) * missing + items[at + 1 :]
     if ref.buffer.scope is Scope.VAR and items in ((0,), (Slice(None, None),)):
         return ()  # a scalar variable may be written as an array of one
+    if ref.buffer.lanes and len(items) == rank - 1:
+        return (*items, Slice(None, None))  # all lanes
     if len(items) != rank:
         given = f"{len(items)} {'index was' if len(items) == 1 else 'indices were'} given"
         dims = f"{rank} {'dimension' if rank == 1 else 'dimensions'}"
-        raise b.error("TL0304", f"`{ref.buffer.name}` has {dims}, {given}", *buffer_label(ref.buffer), span=where(b, ref))
+        hint = f"write one index or slice a dimension, as in `{ref.buffer.name}[{', '.join('ijklmnpq'[:rank])}]`" if rank <= 8 else ""
+        raise b.error("TL0304", f"`{ref.buffer.name}` has {dims}, {given}", *buffer_label(ref.buffer), span=where(b, ref), help=hint)
     return items
 
 

@@ -17,7 +17,7 @@ from tilec.language.builder import Builder
 from tilec.language.context import host_int, in_kernel, shape_items
 from tilec.language.regions import write
 from tilec.language.show import describe, expr_text
-from tilec.language.tensors import dims
+from tilec.language.tensors import dims, lane_count, lane_extent
 
 _MOST_ELEMENTS = 1 << 31
 
@@ -44,7 +44,12 @@ def alloc_var(b: Builder, dtype: Any, init: Any = None, scope: str = "local.var"
         init, scope = None, init
     if scope != "local.var":
         raise b.error("TL0206", f'the scope of T.alloc_var is "local.var", got {describe(scope)}')
-    buffer = Buffer(b.hint or "var", dtype_of(b, dtype), (), Scope.VAR, span=b.span)
+    kind = dtype_of(b, dtype, vectors=True)
+    if kind.lanes > 1:
+        buffer = Buffer(b.hint or "var", kind.lane, (Const(kind.lanes, INT32),), Scope.LOCAL, span=b.span, lanes=kind.lanes)
+        init = 0 if init is None else init
+    else:
+        buffer = Buffer(b.hint or "var", kind, (), Scope.VAR, span=b.span)
     b.emit(Alloc(buffer, b.span))
     if init is not None:
         write(b, buffer, init)
@@ -55,7 +60,7 @@ def alloc_global(b: Builder, shape: Any, dtype: Any, scope: str = "global") -> B
     """A scratch tensor in device memory that all launches of the function share: part of the caller's workspace; uninitialised."""
     if scope != "global":
         raise b.error("TL0206", f'the scope of T.alloc_global is "global", got {describe(scope)}')
-    element = dtype_of(b, dtype)
+    element = dtype_of(b, dtype, vectors=True)
     if element is HANDLE:
         raise b.error("TL0302", "`T.alloc_global` cannot hold pointers")
     extents = tuple(as_expr(b, e) for e in dims(b, shape, "an extent of `T.alloc_global`"))
@@ -64,7 +69,8 @@ def alloc_global(b: Builder, shape: Any, dtype: Any, scope: str = "global") -> B
         if any(isinstance(x, Load) or (isinstance(x, Var) and x.kind not in known) for x in walk_expr(e)):
             text = f"the shape of a scratch tensor must be known before the launch, `{expr_text(e)}` is not"
             raise b.error("TL0309", text, help="use sizes of the tensors and scalar parameters")
-    return Buffer(b.hint or "scratch", element, extents, Scope.GLOBAL, workspace=True, span=b.span)
+    extents += lane_extent(element)
+    return Buffer(b.hint or "scratch", element.lane, extents, Scope.GLOBAL, workspace=True, span=b.span, lanes=lane_count(element))
 
 
 def alloc_buffer(b: Builder, shape: Any, dtype: Any = "float32", scope: str = "shared.dyn") -> Buffer:
@@ -91,18 +97,19 @@ def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: s
         )
     if given not in known:
         raise b.error("TL0206", f"`T.{name}` has no scope {describe(given)}", help=f"use one of {', '.join(known)}")
-    element = dtype_of(b, dtype)
+    element = dtype_of(b, dtype, vectors=True)
     if element is HANDLE:
         raise b.error("TL0302", f"`T.{name}` cannot hold pointers")
     sizes = tuple(_size(b, name, item) for item in shape_items(b, shape))
     if not sizes:
         raise b.error("TL0310", f"`T.{name}` needs at least one dimension", help="use T.alloc_var for a scalar")
-    count = 1
+    count = element.lanes
     for size in sizes:
         count *= size
     if count >= _MOST_ELEMENTS:
         raise b.error("TL0310", f"a tile of {count} elements is too large", help="tiles hold fewer than 2^31 elements")
-    buffer = Buffer(b.hint or "tile", element, tuple(Const(s, INT32) for s in sizes), scope, span=b.span)
+    extents = tuple(Const(s, INT32) for s in sizes) + lane_extent(element)
+    buffer = Buffer(b.hint or "tile", element.lane, extents, scope, span=b.span, lanes=lane_count(element))
     if b.launch is not None:
         b.emit(Alloc(buffer, b.span))
     return buffer

@@ -16,6 +16,7 @@ from typing import Any
 
 from tilec.record import record
 from tilec.language.builder import Builder
+from tilec.language.lanes import among, each
 from tilec.language.values import Primitive
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of a code object
@@ -38,6 +39,7 @@ class Entry:
     state: State = State.WORKS
     host: bool = False
     instead: str = ""
+    lanewise: bool = False  # of vectors it is computed lane by lane
 
     @property
     def doc(self) -> str:
@@ -46,13 +48,14 @@ class Entry:
 
     def primitive(self) -> Primitive:
         """The value that the evaluator calls."""
-        return Primitive(self.name, partial(invoke, self.name, self.fn), self.host)
+        call = invoke_lanes if self.lanewise else invoke
+        return Primitive(self.name, partial(call, self.name, self.fn), self.host)
 
 
-def works(fn: Any, *aliases: str, host: bool = False, name: str = "") -> tuple[Entry, ...]:
+def works(fn: Any, *aliases: str, host: bool = False, name: str = "", lanewise: bool = False) -> tuple[Entry, ...]:
     """The entries of a function that is compiled, under its own name (a trailing underscore dropped) and its aliases."""
     names = (name or fn.__name__.rstrip("_"), *aliases)
-    return tuple(Entry(n, fn, State.WORKS, host) for n in names)
+    return tuple(Entry(n, fn, State.WORKS, host, lanewise=lanewise) for n in names)
 
 
 def ignored(fn: Any, *aliases: str, host: bool = False, name: str = "") -> tuple[Entry, ...]:
@@ -98,6 +101,18 @@ def invoke(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...], kwarg
         listed = ", ".join(f"`{n}`" for n in missing)
         raise b.error("TL0203", f"`T.{name}` needs the argument{'s' if len(missing) > 1 else ''} {listed}", help=signature(name, fn))
     return fn(b, *args, **kwargs)
+
+
+def invoke_lanes(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`invoke` for a function of numbers, which takes vectors lane by lane."""
+    if not among(*args, *kwargs.values()):
+        return invoke(name, fn, b, args, kwargs)
+    keys = tuple(kwargs)
+
+    def one(b: Builder, *values: Any) -> Any:
+        return invoke(name, fn, b, values[: len(args)], dict(zip(keys, values[len(args) :], strict=True)))
+
+    return each(b, one, *args, *kwargs.values())
 
 
 def _keyword_help(name: str, fn: FunctionType, key: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from tilec.ir.dtypes import ALL, HANDLE, STORED, lookup
+from tilec.ir.dtypes import ALL, HANDLE, LANES, STORED, lookup, vector_of
 from tilec.language import (
     alloc,
     atomics,
@@ -39,6 +39,7 @@ from tilec.language import (
     sync,
     tensors,
     threads,
+    vectors,
     warp,
 )  # fmt: skip
 from tilec.language.bind import Entry, State, ignored, nearest, refused, works
@@ -53,7 +54,8 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "GEMM": gemm.ENTRIES + sparse.ENTRIES,
     "Reductions and scans": reduce.ENTRIES + reducers.ENTRIES,
     "Loops": loops.ENTRIES,
-    "Mathematics": mathfns.ENTRIES + ieee.ENTRIES,
+    "Mathematics": mathfns.ENTRIES + vectors.CONVERSIONS + ieee.ENTRIES,
+    "Vectors": vectors.ENTRIES,
     "Sizes": host.ENTRIES,
     "Atomics": atomics.ENTRIES,
     "Barriers, assertions, printing": sync.ENTRIES,
@@ -71,6 +73,9 @@ DTYPE_NAMES = (
     *(d.name for d in (*ALL, *STORED)), "half", "float", "double", "int", "uint", "long", "short", "float8_e4m3", "float8_e5m2fn",
 )  # fmt: skip
 """Names of element types in the language; each is also a cast."""
+
+VECTORS = tuple(vector_of(d, n) for d in (*ALL[1:], *STORED) for n in LANES)
+"""Types of several lanes; each is also a cast, and makes a vector of as many numbers."""
 
 MARKERS = {
     "prim_func": "a kernel function", "macro": "a function inlined where it is called", "jit": "a kernel factory, or an eager kernel",
@@ -179,11 +184,12 @@ def _language() -> dict[str, Any]:
     """Members of tilelang.language."""
     members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
     members |= {name: lookup(name) for name in DTYPE_NAMES} | {"ptr": HANDLE, "handle": HANDLE}
+    members |= {d.name: d for d in VECTORS}
     members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
     members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)
     fp8 = works(determine_fp8_type, "determine_torch_fp8_type", host=True)
     members["fp8"] = Namespace("tilelang.language.fp8", {e.name: e.primitive() for e in fp8})
-    kinds = {name: members[name] for name in DTYPE_NAMES} | {"dtype": members["dtype"]}
+    kinds = {name: members[name] for name in (*DTYPE_NAMES, *(d.name for d in VECTORS))} | {"dtype": members["dtype"]}
     members["dtypes"] = Namespace("tilelang.language.dtypes", kinds)
     members["make_swizzled_layout"] = _hint("make_swizzled_layout")
     return members
@@ -204,7 +210,7 @@ def _hint(name: str) -> Primitive:
 
 def _tirx() -> dict[str, Any]:
     """The pieces of TVM that kernels' helpers name: literals, casts and selects."""
-    names = {e.name: e.primitive() for e in mathfns.ENTRIES}
+    names = {e.name: e.primitive() for e in mathfns.ENTRIES + vectors.CONVERSIONS}
     keep = {n: names[n] for n in ("Cast", "Select", "reinterpret", "if_then_else", "max", "min", "floordiv", "floormod", "exp", "log2")}
     return keep | {"const": works(mathfns.const, host=True)[0].primitive(), "PrimExpr": Marker("annotation"), "Var": Marker("annotation")}
 

@@ -73,5 +73,5 @@ def ieee_frsqrt(b: Builder, x: Any) -> Any:
 
 
 ENTRIES: tuple[Entry, ...] = tuple(
-    e for fn in (ieee_add, ieee_sub, ieee_mul, ieee_fdiv, ieee_fmaf, ieee_fsqrt, ieee_frcp, ieee_frsqrt) for e in works(fn)
+    e for fn in (ieee_add, ieee_sub, ieee_mul, ieee_fdiv, ieee_fmaf, ieee_fsqrt, ieee_frcp, ieee_frsqrt) for e in works(fn, lanewise=True)
 )

@@ -11,7 +11,6 @@ from tilec.language.bind import Entry, refused
 _COPIES = "use T.tma_copy, or T.copy, which chooses the mechanism and waits for it"
 _ROLES = "use T.Pipelined; the compiler spreads the work over warps"
 _BLACKWELL = "this is for later architectures; use T.gemm and T.copy"
-_VECTORS = "use T.copy, or T.vectorized over ordinary elements"
 
 ENTRIES: tuple[Entry, ...] = (
     refused(
@@ -25,9 +24,6 @@ ENTRIES: tuple[Entry, ...] = (
         _BLACKWELL, "alloc_tmem", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose", "tcgen05_after_thread_sync",
         "tcgen05_before_thread_sync", "alloc_tcgen05_smem_desc", "alloc_wgmma_desc", "clc_is_canceled", "clc_get_first_ctaid_x",
         "clc_try_cancel_multicast", "PersistentTileScheduler",
-    )
-    + refused(
-        _VECTORS, "Ramp", "Broadcast", "Shuffle", "float16x2", "bfloat16x2", "float32x2", "float32x4", "float32x8", "float4_e2m1fnx2",
     )
     + refused("write `break`", "loop_break")
     + refused("put what follows under an `if`", "thread_return")

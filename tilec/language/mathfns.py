@@ -250,11 +250,6 @@ def cast(b: Builder, value: Any, dtype: Any, round: Any = "", sat: Any = True) -
     return convert_to(b, value, dtype)
 
 
-def Cast_(b: Builder, dtype: Any, value: Any) -> Expr:
-    """T.cast with the type first."""
-    return convert_to(b, value, dtype)
-
-
 def Select(b: Builder, condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
     """T.if_then_else."""
     return select(b, condition, true_value, false_value)
@@ -312,16 +307,21 @@ APPROXIMATE = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")
 _FUNCTIONS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Not, ()), (bitwise_not, ()), (floor, ()), (ceil, ()), (round_, ("nearbyint", "rint")), (trunc, ()), (abs_, ("fabs",)),
     (isnan, ()), (isinf, ()), (isfinite, ()), (max_, ()), (min_, ()), (clamp, ()), (if_then_else, ()), (Select, ()), (fma, ()),
-    (popcount, ()), (clz, ()), (cast, ()), (Cast_, ()), (reinterpret, ()), (infinity, ()), (max_value, ()), (min_value, ()),
+    (popcount, ()), (clz, ()),
 )  # fmt: skip
 
 ENTRIES: tuple[Entry, ...] = (
-    tuple(e for name, doc in FLOAT_FUNCTIONS.items() for e in works(_define_unary(name, doc), name=name, host=True))
-    + tuple(e for name, doc in BINARY_FUNCTIONS.items() for e in works(_define_binary(name, doc), name=name, host=True))
-    + tuple(e for name, (op, doc) in _OPERATORS.items() for e in works(_operator(op, doc), name=name, host=True))
-    + works(_logical("and", "As `and`."), name="And", host=True)
-    + works(_logical("or", "As `or`."), name="Or", host=True)
-    + tuple(e for fn, aliases in _FUNCTIONS for e in works(fn, *aliases, host=True))
-    + tuple(e for name in APPROXIMATE for e in works(_define_unary(name, FLOAT_FUNCTIONS[name]), name=f"__{name}", host=True))
+    tuple(e for name, doc in FLOAT_FUNCTIONS.items() for e in works(_define_unary(name, doc), name=name, host=True, lanewise=True))
+    + tuple(e for name, doc in BINARY_FUNCTIONS.items() for e in works(_define_binary(name, doc), name=name, host=True, lanewise=True))
+    + tuple(e for name, (op, doc) in _OPERATORS.items() for e in works(_operator(op, doc), name=name, host=True, lanewise=True))
+    + works(_logical("and", "As `and`."), name="And", host=True, lanewise=True)
+    + works(_logical("or", "As `or`."), name="Or", host=True, lanewise=True)
+    + tuple(e for fn, aliases in _FUNCTIONS for e in works(fn, *aliases, host=True, lanewise=True))
+    + works(infinity, host=True)
+    + works(max_value, host=True)
+    + works(min_value, host=True)
+    + tuple(
+        e for n in APPROXIMATE for e in works(_define_unary(n, FLOAT_FUNCTIONS[n]), name=f"__{n}", host=True, lanewise=True)
+    )
 )
-"""`const` is not here: T.const declares sizes; tvm.tirx.const is added by the catalogue."""
+"""`const` is not here: T.const declares sizes; tvm.tirx.const is added by the catalogue; T.cast and T.reinterpret are in `vectors`."""

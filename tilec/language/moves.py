@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.ir.dtypes import BOOL, INT32, UINT8, UINT16, UINT32
-from tilec.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Reinterpret, Scope, Select, Var, VarKind
-from tilec.ir.tile import For, If, Parallel, Seq, Store
+from tilec.ir.dtypes import BOOL, INT32, UINT32, vector_of
+from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Select, Var, VarKind
+from tilec.ir.tile import Alloc, For, If, Parallel, Seq, Stmt, Store
 from tilec.language.access import as_expr, buffer_label, cast_expr, element, host_int, read
 from tilec.language.arith import binary, compare, truth
 from tilec.language.bind import Entry, ignored, works
@@ -19,9 +19,11 @@ from tilec.language.context import in_kernel, scope_error, tile_statement
 from tilec.language.copy import copy
 from tilec.language.extents import equal
 from tilec.language.extern import pointee
+from tilec.language.lanes import among, vector
 from tilec.language.regions import is_element, region, write
 from tilec.language.show import describe, shape_text
-from tilec.language.values import Ref
+from tilec.language.values import Ref, Vec
+from tilec.language.vectors import reinterpret
 
 
 def async_copy(b: Builder, src: Any, dst: Any, **hints: Any) -> None:
@@ -172,53 +174,39 @@ def ldg(b: Builder, load_or_buf: Any, index: Any = None) -> Expr:
     return read(b, load_or_buf)
 
 
-def ldg32(b: Builder, src: Any, pred: Any = None) -> Expr:
-    """Four bytes from an element on as a uint32, 0 where the predicate is false."""
-    return _words(b, src, pred, 1)[0]
+def _load(name: str, text: str, count: int) -> Any:
+    def function(b: Builder, src: Any, pred: Any = None) -> Any:
+        in_kernel(b, name)
+        words = _words(b, name, src, pred, count)
+        return words.lanes[0] if count == 1 else words
+
+    function.__doc__ = f"{text} from an element on, 0 where the predicate is false."
+    return function
 
 
-def ldg64(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
-    """Eight bytes from an element on as two uint32, 0 where the predicate is false."""
-    return _words(b, src, pred, 2)
-
-
-def ldg128(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
-    """16 bytes from an element on as four uint32, 0 where the predicate is false."""
-    return _words(b, src, pred, 4)
-
-
-def ldg256(b: Builder, src: Any, pred: Any = None) -> tuple[Expr, ...]:
-    """32 bytes from an element on as eight uint32, 0 where the predicate is false."""
-    return _words(b, src, pred, 8)
-
-
-def _words(b: Builder, src: Any, pred: Any, count: int) -> tuple[Expr, ...]:
+def _words(b: Builder, name: str, src: Any, pred: Any, count: int) -> Vec:
+    """Neighbouring words of 32 bits, read at once."""
     start = _start(b, src)
+    elements = count * _per_word(b, start)
     met = True if pred is None else truth(b, pred)
-    step, zero = _per_word(b, start), Const(0, UINT32)
-    words = [_word(b, _at(b, start, n * step) if n else start) for n in range(count)]
-    if isinstance(met, bool):
-        return tuple(words) if met else (zero,) * count
-    return tuple(Select(met, w, zero, UINT32) for w in words)
+    own = Buffer(b.hint or "words", start.buffer.dtype, (Const(elements, INT32),), Scope.LOCAL, span=b.span)
+    b.emit(Alloc(own, b.span))
+    k = Var("k", INT32, VarKind.LOOP, span=b.span)
+    zero = Store(own, (k,), Const(0.0 if own.dtype.is_float else 0, own.dtype), b.span)
+    move = Store(own, (k,), Load(start.buffer, _further(b, element(b, start), k)), b.span)
+    if met is not True:
+        b.emit(_over(b, k, elements, zero))
+    if isinstance(met, Expr):
+        b.emit(If(met, Seq((_over(b, k, elements, move),), b.span), Seq((), b.span), b.span))
+    elif met:
+        b.emit(_over(b, k, elements, move))
+    found = reinterpret(b, Vec(tuple(Load(own, (Const(n, INT32),)) for n in range(elements))), vector_of(UINT32, count))
+    return found if isinstance(found, Vec) else Vec((found,))
 
 
-def _word(b: Builder, start: Ref) -> Expr:
-    parts = [read(b, _at(b, start, k) if k else start) for k in range(_per_word(b, start))]
-    if len(parts) == 1:
-        return parts[0] if parts[0].dtype == UINT32 else Reinterpret(parts[0], UINT32)
-    out: Expr | None = None
-    for k, part in enumerate(parts):
-        raw = _raw(part)
-        shifted = raw if k == 0 else Binary("shl", raw, Const(k * part.dtype.bits, UINT32), UINT32)
-        out = shifted if out is None else Binary("or", out, shifted, UINT32)
-    assert out is not None
-    return out
-
-
-def _raw(e: Expr) -> Expr:
-    """The bits of a narrow value as a uint32."""
-    same = {8: UINT8, 16: UINT16}[e.dtype.bits]
-    return Cast(e if e.dtype == same else Reinterpret(e, same), UINT32)
+def _over(b: Builder, k: Var, count: int, body: Stmt) -> For:
+    """Neighbours, as one access where alignment allows it."""
+    return For(k, Const(0, INT32), Const(count, INT32), Const(1, INT32), "vectorized", Seq((body,), b.span), span=b.span)
 
 
 def _per_word(b: Builder, start: Ref) -> int:
@@ -228,35 +216,32 @@ def _per_word(b: Builder, start: Ref) -> int:
     return 32 // dtype.bits
 
 
-def stg32(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
-    """Writes a uint32 as four bytes from an element on, not where the predicate is false."""
-    _store_words(b, "stg32", dst, (value,), pred, 1)
+def _save(name: str, text: str, count: int) -> Any:
+    def function(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
+        in_kernel(b, name)
+        _store_words(b, name, dst, value, pred, count)
+
+    function.__doc__ = f"Writes {text} from an element on, not where the predicate is false."
+    return function
 
 
-def stg64(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
-    """Writes two uint32 as eight bytes from an element on, not where the predicate is false."""
-    _store_words(b, "stg64", dst, value, pred, 2)
-
-
-def stg128(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
-    """Writes four uint32 as 16 bytes from an element on, not where the predicate is false."""
-    _store_words(b, "stg128", dst, value, pred, 4)
-
-
-def stg256(b: Builder, dst: Any, value: Any, pred: Any = None) -> None:
-    """Writes eight uint32 as 32 bytes from an element on, not where the predicate is false."""
-    _store_words(b, "stg256", dst, value, pred, 8)
-
-
-def _store_words(b: Builder, name: str, dst: Any, words: Any, pred: Any, count: int) -> None:
+def _store_words(b: Builder, name: str, dst: Any, value: Any, pred: Any, count: int) -> None:
     start = _start(b, dst)
-    if not isinstance(words, (tuple, list)) or len(words) != count:
-        text = f"T.{name} writes {count} words, got {describe(words)}"
+    elements = count * _per_word(b, start)
+    words = Vec(tuple(as_expr(b, w) for w in value)) if isinstance(value, (tuple, list)) and value else value
+    lanes = vector(b, words).lanes if among(words) else (as_expr(b, words),)
+    if sum(x.dtype.bits for x in lanes) != 32 * count:
+        text = f"T.{name} writes {count} words of 32 bits, got {describe(value)}"
         raise b.error("TL0206", text, help=f"such as those of T.{name.replace('st', 'ld')}")
-    step = _per_word(b, start)
+    found = reinterpret(b, Vec(lanes), vector_of(start.buffer.dtype, elements))
+    kept = found.lanes if isinstance(found, Vec) else (found,)
     with b.block() as stores:
-        for n, word in enumerate(words):
-            _store_word(b, _at(b, start, n * step) if n else start, as_expr(b, word, UINT32))
+        own = Buffer(f"{start.buffer.name}_words", start.buffer.dtype, (Const(elements, INT32),), Scope.LOCAL, span=b.span)
+        b.emit(Alloc(own, b.span))
+        for n, e in enumerate(kept):
+            b.emit(Store(own, (Const(n, INT32),), e, b.span))
+        k = Var("k", INT32, VarKind.LOOP, span=b.span)
+        b.emit(_over(b, k, elements, Store(start.buffer, _further(b, element(b, start), k), Load(own, (k,)), b.span)))
     met = True if pred is None else truth(b, pred)
     if isinstance(met, bool):
         for s in stores if met else []:
@@ -265,15 +250,19 @@ def _store_words(b: Builder, name: str, dst: Any, words: Any, pred: Any, count: 
     b.emit(If(met, Seq(tuple(stores), b.span), Seq((), b.span), b.span))
 
 
-def _store_word(b: Builder, start: Ref, word: Expr) -> None:
-    dtype = start.buffer.dtype
-    count = 32 // dtype.bits
-    for k in range(count):
-        part = word if k == 0 else Binary("shr", word, Const(k * dtype.bits, UINT32), UINT32)
-        narrow = part if count == 1 else Cast(part, {8: UINT8, 16: UINT16}[dtype.bits])
-        own = narrow if narrow.dtype == dtype else Reinterpret(narrow, dtype)
-        b.emit(Store(start.buffer, element(b, _at(b, start, k) if k else start), own, b.span))
+_SIZES = {
+    32: ("Four bytes as a uint32", "a uint32 as four bytes"), 64: ("Eight bytes as a uint32x2", "eight bytes of any type"),
+    128: ("16 bytes as a uint32x4", "16 bytes of any type"), 256: ("32 bytes as a uint32x8", "32 bytes of any type"),
+}  # fmt: skip
+"""What T.ldg64 and its kin read and write."""
 
+_WIDE = tuple(
+    e
+    for bits, (read_text, write_text) in _SIZES.items()
+    for place in ("gs" if bits < 256 else "g")
+    for e in works(_load(f"ld{place}{bits}", read_text, bits // 32), name=f"ld{place}{bits}")
+    + works(_save(f"st{place}{bits}", write_text, bits // 32), name=f"st{place}{bits}")
+)
 
 ENTRIES: tuple[Entry, ...] = (
     works(async_copy)
@@ -287,12 +276,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(im2col, "c2d_im2col")
     + works(index_to_coordinates, host=True)
     + works(ldg, name="__ldg")
-    + works(ldg32, "lds32")
-    + works(ldg64, "lds64")
-    + works(ldg128, "lds128")
-    + works(ldg256)
-    + works(stg32, "sts32")
-    + works(stg64, "sts64")
-    + works(stg128, "sts128")
-    + works(stg256)
+    + _WIDE
 )

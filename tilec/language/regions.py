@@ -17,6 +17,7 @@ from tilec.language.access import as_expr, buffer_label, element, expand, index,
 from tilec.language.arith import binary
 from tilec.language.builder import Builder
 from tilec.language.extents import constant, difference, equal
+from tilec.language.lanes import is_vector, store
 from tilec.language.show import describe, shape_text, size_text
 from tilec.language.values import Ref, Slice
 
@@ -34,6 +35,9 @@ def is_element(value: Any) -> bool:
 
 def write(b: Builder, target: Ref | Buffer, value: Any) -> None:
     """Emits `target = value` for an element or a scalar variable; the value is cast to the buffer's type."""
+    if is_vector(target) and (isinstance(target, Buffer) or is_element(target) or is_vector(value)):
+        store(b, target, value)
+        return
     ref = Ref(target, (), b.span) if isinstance(target, Buffer) else target
     if isinstance(target, Ref) and not is_element(target):
         raise b.error(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilec.ir.dtypes import HANDLE, INT32, INT64, DType
+from tilec.ir.dtypes import HANDLE, INT32, INT64, DType, vector_of
 from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.tile import Stmt
 from tilec.language.access import as_expr, buffer_label, dtype_of, is_device, is_number, literal
@@ -27,7 +27,7 @@ def Tensor(b: Builder, shape: Any, dtype: Any = "float32", data: Any = None, str
     """A tensor in device memory, row-major without `strides`. Given another buffer as data, a reshaped view of it."""
     if data is not None:
         return view(b, data, shape, dtype)
-    kind = dtype_of(b, dtype)
+    kind = dtype_of(b, dtype, vectors=True)
     if kind is HANDLE:
         kind = INT64  # a tensor of pointers holds addresses
     sizes = dims(b, shape, "a tensor's extent")
@@ -48,7 +48,7 @@ def empty(b: Builder, *shape: Any, dtype: Any = "float32") -> EmptySpec:
         items, dtype = items[:-1], items[-1]
     if len(items) == 1:
         items = items[0]
-    return EmptySpec(dims(b, items, "a tensor's extent"), dtype_of(b, dtype), b.span)
+    return EmptySpec(dims(b, items, "a tensor's extent"), dtype_of(b, dtype, vectors=True), b.span)
 
 
 def dims(b: Builder, shape: Any, what: str) -> tuple[Any, ...]:
@@ -106,9 +106,19 @@ def _names(b: Builder, what: str, given: tuple[Any, ...]) -> tuple[str, ...]:
     return found
 
 
+def lane_count(dtype: DType) -> int:
+    """What `Buffer.lanes` of a buffer of such elements is."""
+    return dtype.lanes if dtype.lanes > 1 else 0
+
+
+def lane_extent(dtype: DType) -> tuple[Const, ...]:
+    """The dimension that a buffer has for the lanes of its elements; none without."""
+    return (Const(dtype.lanes, INT32),) if dtype.lanes > 1 else ()
+
+
 def dtype(b: Builder, value: Any, *args: Any) -> DType:
     """An element type from its name."""
-    return dtype_of(b, value)
+    return dtype_of(b, value, vectors=True)
 
 
 def reshape(b: Builder, src: Any, shape: Any) -> Buffer:
@@ -122,17 +132,19 @@ def view(b: Builder, src: Any, shape: Any = None, dtype: Any = None) -> Buffer:
     if source is None or isinstance(src, Ref):
         raise b.error("TL0206", f"a view needs a whole buffer, got {describe(src)}")
     in_kernel(b, "view")
-    kind = source.dtype if dtype is None else dtype_of(b, dtype)
+    wanted = vector_of(source.dtype, max(1, source.lanes)) if dtype is None else dtype_of(b, dtype, vectors=True)
+    kind = wanted.lane
     if source.strides is not None:
         raise b.error("TL0342", f"`{source.name}` has strides and cannot be viewed under another shape", *buffer_label(source))
     if source.scope is Scope.VAR or kind is HANDLE:
         raise b.error("TL0342", f"`{source.name}` cannot be viewed as {kind}")
-    extents = source.shape if shape is None else _view_shape(b, source, kind, shape)
+    extents = source.shape[: source.rank - (source.lanes > 0)] if shape is None else _view_shape(b, source, wanted, shape)
+    extents += lane_extent(wanted)
     _same_bytes(b, source, kind, extents)
     name = b.hint or f"{source.name}_view"
     if source.address is not None:
-        return Buffer(name, kind, extents, source.scope, address=source.address, span=b.span)
-    return Buffer(name, kind, extents, source.scope, view_of=source, workspace=source.workspace, span=b.span)
+        return Buffer(name, kind, extents, source.scope, address=source.address, span=b.span, lanes=lane_count(wanted))
+    return Buffer(name, kind, extents, source.scope, view_of=source, workspace=source.workspace, span=b.span, lanes=lane_count(wanted))
 
 
 def _view_shape(b: Builder, source: Buffer, kind: DType, shape: Any) -> tuple[Expr, ...]:
@@ -171,7 +183,7 @@ def _same_bytes(b: Builder, source: Buffer, kind: DType, extents: tuple[Expr, ..
 
 def _bits(dtype: DType) -> int:
     """Bits that an element takes in memory."""
-    return dtype.bits if dtype.bits == 4 else 8 * dtype.bytes
+    return dtype.bits * dtype.lanes if dtype.bits == 4 else 8 * dtype.bytes
 
 
 def annotate_safe_value(b: Builder, values: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.record import record
 from tilec.diagnostics import NOWHERE, Span
-from tilec.ir.dtypes import DType
+from tilec.ir.dtypes import DType, vector_of
 from tilec.ir.expr import Buffer, Expr, Var
 
 if TYPE_CHECKING:
@@ -38,6 +38,22 @@ class Ref:
     buffer: Buffer
     items: tuple[Any, ...]  # Expr, int or Slice, one per dimension given by the author
     span: Span = NOWHERE
+
+
+@record
+class Vec:
+    """A value of several lanes, such as a float32x4: one expression of one type a lane.
+
+    `source` is the buffer and the indices of the first lane where all lanes lie there side by side.
+    """
+
+    lanes: tuple[Expr, ...]
+    source: tuple[Buffer, tuple[Expr, ...]] | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The vector's type."""
+        return vector_of(self.lanes[0].dtype, len(self.lanes))
 
 
 @record
@@ -156,5 +172,5 @@ Value = Any
 
 __all__ = [
     "ConstSpec", "DynamicSpec", "EmptySpec", "KernelSpec", "LoopSpec", "Marker", "Namespace", "Primitive", "Ref", "Slice", "SourceSpec",
-    "TensorSpec", "Value", "Var", "WithSpec", "Expr",
+    "TensorSpec", "Value", "Var", "Vec", "WithSpec", "Expr",
 ]  # fmt: skip

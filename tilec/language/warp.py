@@ -113,11 +113,6 @@ def tvm_warp_shuffle_down(b: Builder, mask: Any, value: Any, offset: Any, width:
     return _shuffle(b, "shfl_down", value, offset, width, mask)
 
 
-def extract_lane(b: Builder, value: Any, lane: Any) -> Expr:
-    """The value of one lane, in every lane of the warp."""
-    return _shuffle(b, "shfl_idx", value, lane, WARP, FULL)
-
-
 def _shuffle(b: Builder, name: str, value: Any, lane: Any, width: Any, mask: Any) -> Expr:
     together(b, name)
     span = host_int(b, width, "width")
@@ -328,7 +323,7 @@ ENTRIES: tuple[Entry, ...] = tuple(
     e
     for fn in (
         get_lane_idx, get_warp_group_idx, shuffle_elect, elect_one_sync, shfl_xor, shfl_down, shfl_up, shfl_sync, tvm_warp_shuffle,
-        tvm_warp_shuffle_up, tvm_warp_shuffle_down, extract_lane, any_sync, all_sync, ballot_sync, ballot, activemask, match_any_sync,
+        tvm_warp_shuffle_up, tvm_warp_shuffle_down, any_sync, all_sync, ballot_sync, ballot, activemask, match_any_sync,
         match_all_sync, syncthreads_and, syncthreads_or, syncthreads_count, warp_reduce_sum, warp_reduce_max, warp_reduce_min,
         warp_reduce_bitand, warp_reduce_bitor, any_of, all_of,
     )
