@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from measuring import in_turns
+
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = (4, 16, 8192, 128)
 """Batch, heads, sequence, head dimension."""
@@ -89,7 +91,7 @@ def run(folder: Path, out: Path | None, rounds: int) -> None:
         flop = 4 * batch * heads * seq * seq * dim / (2 if causal else 1)
         wanted = expected(q, k, v, causal, torch)
         errors = {name: float((call()[0, -256:, :2].double() - wanted).norm() / wanted.norm()) for name, call in calls.items()}
-        times = timed(calls, rounds, torch)
+        times = in_turns({name: [call] * 3 for name, call in calls.items()}, rounds)
         base = times["FlashAttention-2"]
         for name, t in times.items():
             print(f"{name:32s} {flop / t / 1e9:7.1f} TF  {base / t:5.2f}x  error {errors[name]:.1e}", flush=True)
@@ -134,23 +136,6 @@ def expected(q: Any, k: Any, v: Any, causal: bool, torch: Any) -> Any:
         at = torch.arange(length - 256, length, device="cuda")[:, None]
         scores = scores.masked_fill(torch.arange(length, device="cuda") > at, float("-inf"))
     return (scores.softmax(-1) @ values).transpose(0, 1)
-
-
-def timed(calls: dict[str, Any], rounds: int, torch: Any) -> dict[str, float]:
-    """Median milliseconds of each, launches in rotating order."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for n in range(rounds + 1):
-        order = list(calls.items())
-        for name, call in order[n % len(order) :] + order[: n % len(order)]:
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(3):
-                call()
-            stop.record()
-            torch.cuda.synchronize()
-            if n:
-                found[name].append(start.elapsed_time(stop) / 3)
-    return {name: sorted(x)[len(x) // 2] for name, x in found.items()}
 
 
 def main() -> None:

@@ -14,10 +14,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from measuring import Call, matmul, race, relative_error, sets_past_the_cache
 
 HERE = Path(__file__).resolve().parent
 SIZES = (4096, 8192)
@@ -112,20 +113,20 @@ def measure(folder: Path, contenders: list[Contender], layout: str, size: int, r
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.manual_seed(1)
-    sets = max(2, -(-200_000_000 // (6 * size * size)))
+    sets = sets_past_the_cache(6 * size * size)
     a, b = ([torch.randn(size, size, dtype=torch.half, device="cuda") for _ in range(sets)] for _ in range(2))
     c = [torch.empty(size, size, dtype=torch.half, device="cuda") for _ in range(sets)]
     right = [x.t() if layout == "nk" else x for x in b]
-    calls: dict[str, Callable[[int], object]] = {"cuBLAS": lambda i: torch.matmul(a[i], right[i], out=c[i])}
+    calls: dict[str, list[Call]] = {"cuBLAS": [matmul(*t) for t in zip(a, right, c, strict=True)]}
     for one in contenders:
-        calls[one.name] = launcher(folder, one, a, b, c, size)
+        calls[one.name] = [launcher(folder, one, *t, size) for t in zip(a, b, c, strict=True)]
     want = a[0].double() @ right[0].double()
     errors = {}
-    for name, call in calls.items():
+    for name, (first, *_) in calls.items():
         c[0].fill_(float("nan"))
-        call(0)
-        errors[name] = float((c[0].double() - want).norm() / want.norm())
-    times = in_turns(calls, sets, max(sets, int(4e12 / size**3)), rounds)
+        first()
+        errors[name] = relative_error(c[0], want)
+    times = race(calls, max(sets, int(4e12 / size**3)), rounds)
     base = times["cuBLAS"]
     registers = {x.name: x.registers for x in contenders}
     return [
@@ -135,8 +136,8 @@ def measure(folder: Path, contenders: list[Contender], layout: str, size: int, r
     ]  # fmt: skip
 
 
-def launcher(folder: Path, c: Contender, a: list[Any], b: list[Any], out: list[Any], size: int) -> Callable[[int], object]:
-    """A function that launches the contender on buffer set i and torch's current stream."""
+def launcher(folder: Path, c: Contender, a: Any, b: Any, out: Any, size: int) -> Call:
+    """A call that queues the contender on torch's current stream."""
     import cupy
     import torch
 
@@ -147,37 +148,12 @@ def launcher(folder: Path, c: Contender, a: list[Any], b: list[Any], out: list[A
     grid = (min(columns * rows, multiprocessors),) if c.persistent else (columns, rows)
     extents = (cupy.int32(size),) * 3 if c.extents else ()
 
-    def launch(i: int) -> None:
+    def launch() -> None:
         stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-        arguments = (a[i].data_ptr(), b[i].data_ptr(), out[i].data_ptr(), *extents)
+        arguments = (a.data_ptr(), b.data_ptr(), out.data_ptr(), *extents)
         kernel(grid, (c.threads,), arguments, shared_mem=c.shared_bytes, stream=stream)
 
     return launch
-
-
-def in_turns(calls: dict[str, Callable[[int], object]], sets: int, launches: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of a launch of every contender: graphs of `launches`, replayed in rotating order."""
-    import torch
-
-    graphs = {}
-    for name, call in calls.items():
-        graphs[name] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graphs[name]):
-            for i in range(launches):
-                call(i % sets)
-        graphs[name].replay()
-    events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in graphs}
-    order = list(graphs)
-    for turn in range(rounds):
-        at = turn % len(order)
-        for name in order[at:] + order[:at]:
-            pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            pair[0].record()
-            graphs[name].replay()
-            pair[1].record()
-            events[name].append(pair)
-    torch.cuda.synchronize()
-    return {name: sorted(x.elapsed_time(y) / launches for x, y in pairs)[rounds // 2] for name, pairs in events.items()}
 
 
 def main() -> None:

@@ -12,14 +12,12 @@ single decisions of the plan are worth.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import subprocess
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from measuring import Call, alternating, complaints, launcher, relative_error, settled, shared_library
 
 HERE = Path(__file__).resolve().parent
 Case = tuple[int, int, int, int, bool]
@@ -82,28 +80,8 @@ def prepare(folder: Path, rules: bool) -> None:
 
 def build(folder: Path, name: str) -> None:
     """One shared library."""
-    flags = "-std=c++17 -shared -cudart shared -Xcompiler -fPIC -gencode arch=compute_90a,code=sm_90a -Xptxas -v".split()
-    command = ["nvcc", *flags, "-o", str(folder / f"{name}.so"), str(folder / f"{name}.cu")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{name}\n{done.stderr}")
-    mine = done.stderr[done.stderr.find("properties for attention\n") :].splitlines()[1]
-    bad = [x for x in done.stderr.splitlines() if "C75" in x or "C76" in x] + ([] if mine.strip().startswith("0 bytes stack") else [mine])
-    print(name, *(bad or ["ptxas has nothing to complain about"]), sep=": ", flush=True)
-
-
-def launcher(folder: Path, name: str, tensors: list[Any]) -> Callable[[], None]:
-    """A function that queues the kernel on torch's current stream."""
-    import torch
-
-    go = ctypes.CDLL(str((folder / f"{name}.so").resolve())).attention_launch
-    args = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-
-    def launch() -> None:
-        error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-        assert error == 0, f"{name}: cudaError {error}"
-
-    return launch
+    said = shared_library(folder / f"{name}.cu", folder / f"{name}.so")
+    print(name, *(complaints(said, "attention") or ["ptxas has nothing to complain about"]), sep=": ", flush=True)
 
 
 def drawn(case: Case) -> list[Any]:
@@ -124,11 +102,6 @@ def exact(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return s.softmax(-1) @ v.double()
 
 
-def error_of(o: Any, ref: Any) -> float:
-    """Relative error in the Frobenius norm; infinite when something is not finite."""
-    return float((o.double() - ref).norm() / ref.norm()) if o.isfinite().all() else float("inf")
-
-
 def check(folder: Path) -> None:
     """Small and odd shapes against float64, keys ramped so that the maximum keeps growing, outputs poisoned, repeats equal."""
     import torch
@@ -142,14 +115,14 @@ def check(folder: Path) -> None:
             if ramp:
                 k = k * torch.linspace(0.1, 6, case[2], device="cuda")[:, None].half()
             o = torch.full_like(q, float("nan"))
-            go = launcher(folder, name_of(case, ""), [q, k, v, o])
+            go = launcher(folder / f"{name_of(case, '')}.so", "attention", [q, k, v, o])
             go()
             first = o.clone()
             for _ in range(4):
                 o.fill_(float("nan"))
                 go()
                 same = same and torch.equal(o, first)
-            errors.append(error_of(o, exact(q, k, v, case[4])))
+            errors.append(relative_error(o, exact(q, k, v, case[4])))
         mark = "" if max(errors) < 1e-3 else " **WRONG**"
         print(f"| {name_of(case, '')} | {errors[0]:.1e} | {errors[1]:.1e}{mark} | {'equal' if same else '**DIFFER**'} |", flush=True)
 
@@ -177,9 +150,9 @@ def measure(folder: Path, rules: bool) -> None:
         theirs = alone(cudnn)
         for _, rule in (x for x in wanted(rules) if x[0] == case):
             o = torch.full_like(q, float("nan"))
-            go = launcher(folder, name_of(case, rule), [q, k, v, o])
+            go = launcher(folder / f"{name_of(case, rule)}.so", "attention", [q, k, v, o])
             go()
-            wrong = error_of(o[:1, :1], ref)
+            wrong = relative_error(o[:1, :1], ref)
             far = float((o.float() - base.float()).abs().max())
             a, b = pair(go, cudnn)
             mine = alone(go)
@@ -189,42 +162,16 @@ def measure(folder: Path, rules: bool) -> None:
             print(f"| {name_of(case, '')} | {rule or 'as planned'} | {wrong:.1e}{note} | {text} |", flush=True)
 
 
-def timed(order: list[Callable[[], Any]], reps: int, warm: int) -> list[list[float]]:
-    """Milliseconds of each launch of functions that take turns."""
-    import torch
-
-    events: list[list[tuple[Any, Any]]] = [[] for _ in order]
-    for rep in range(reps + warm):
-        for n, f in enumerate(order):
-            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            a.record()
-            f()
-            b.record()
-            if rep >= warm:
-                events[n].append((a, b))
-    torch.cuda.synchronize()
-    return [[a.elapsed_time(b) for a, b in e] for e in events]
+def pair(a: Call, b: Call) -> tuple[float, float]:
+    """Two kernels that alternate for 0.8 s."""
+    first, second = alternating([a, b], 0.8)
+    return settled(first), settled(second)
 
 
-def median(values: list[float]) -> float:
-    """The middle one."""
-    return sorted(values)[len(values) // 2]
-
-
-def pair(a: Callable[[], Any], b: Callable[[], Any]) -> tuple[float, float]:
-    """Medians of two kernels that alternate, of the second half of 0.8 s."""
-    once = sum(median(x) for x in timed([a, b], 3, 2))
-    time.sleep(0.1)
-    first, second = timed([a, b], max(16, int(800 / once)), 0)
-    return median(first[len(first) // 2 :]), median(second[len(second) // 2 :])
-
-
-def alone(f: Callable[[], Any]) -> tuple[float, float]:
-    """The median of the second half of 0.4 s back to back, and the best of the first launches."""
-    once = median(timed([f], 3, 2)[0])
-    time.sleep(0.3)
-    (times,) = timed([f], max(16, int(400 / once)), 0)
-    return median(times[len(times) // 2 :]), min(times[:8])
+def alone(f: Call) -> tuple[float, float]:
+    """One kernel back to back for 0.4 s, and the best of the first launches."""
+    (times,) = alternating([f], 0.4, pause=0.3)
+    return settled(times), min(times[:8])
 
 
 def main() -> None:

@@ -11,13 +11,11 @@ Launches take turns for 0.8 s, CUDA events, medians of the second half. TF count
 from __future__ import annotations
 
 import argparse
-import ctypes
-import subprocess
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from measuring import alternating, complaints, launcher, relative_error, settled, shared_library
 
 HERE = Path(__file__).resolve().parent
 Case = tuple[int, int, int, int, bool]
@@ -58,30 +56,8 @@ def prepare(folder: Path) -> None:
 
 def build(folder: Path, name: str) -> None:
     """One shared library."""
-    flags = "-std=c++17 -shared -cudart shared -Xcompiler -fPIC -gencode arch=compute_90a,code=sm_90a -Xptxas -v".split()
-    command = ["nvcc", *flags, "-o", str(folder / f"{name}.so"), str(folder / f"{name}.cu")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{name}\n{done.stderr}")
-    bad = [x for x in done.stderr.splitlines() if "C75" in x or "C76" in x]
-    for kernel in ("gradients", "query_gradients"):
-        said = done.stderr[done.stderr.find(f"properties for {kernel}\n") :].splitlines()[1].strip()
-        bad += [] if said.startswith("0 bytes stack") else [f"{kernel}: {said}"]
+    bad = complaints(shared_library(folder / f"{name}.cu", folder / f"{name}.so"), "gradients", "query_gradients")
     print(name, *(bad or ["ptxas has nothing to complain about"]), sep=": ", flush=True)
-
-
-def launcher(folder: Path, name: str, kernel: str, tensors: list[Any]) -> Callable[[], None]:
-    """A function that queues a kernel on torch's current stream."""
-    import torch
-
-    go = getattr(ctypes.CDLL(str((folder / f"{name}.so").resolve())), f"{kernel}_launch")
-    args = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
-
-    def launch() -> None:
-        error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-        assert error == 0, f"{name}: cudaError {error}"
-
-    return launch
 
 
 def drawn(case: Case) -> list[Any]:
@@ -109,11 +85,6 @@ def exact(q: Any, k: Any, v: Any, do: Any, causal: bool) -> tuple[Any, Any, Any,
     return (*grads, delta, s.logsumexp(-1) * LOG2E)
 
 
-def error_of(x: Any, ref: Any) -> float:
-    """Relative error in the Frobenius norm; infinite when something is not finite."""
-    return float((x.double() - ref).norm() / ref.norm()) if x.isfinite().all() else float("inf")
-
-
 def check(folder: Path) -> None:
     """Small and odd shapes against float64, outputs poisoned; repeats of what is not added up by atomics equal."""
     import torch
@@ -125,16 +96,17 @@ def check(folder: Path) -> None:
         stats = [lse.float().contiguous(), delta.float().contiguous()]
         o = exact_output(q, k, v, case[4])
         mine = torch.full_like(stats[1], float("nan"))
-        launcher(folder, name_of(case), "delta", [o, do, mine])()
+        library = folder / f"{name_of(case)}.so"
+        launcher(library, "delta", [o, do, mine])()
         seen: list[list[Any]] = []
         for _ in range(4):
             dq = torch.zeros(q.shape, device="cuda")
             dk, dv, alone = (torch.full_like(q, float("nan")) for _ in range(3))
-            launcher(folder, name_of(case), "gradients", [q, k, v, do, *stats, dq, dk, dv])()
-            launcher(folder, name_of(case), "query_gradients", [q, k, v, do, *stats, alone])()
+            launcher(library, "gradients", [q, k, v, do, *stats, dq, dk, dv])()
+            launcher(library, "query_gradients", [q, k, v, do, *stats, alone])()
             seen.append([dq, dk, dv, alone])
         same = all(torch.equal(x, y) for one in seen[1:] for x, y in zip(one[1:], seen[0][1:], strict=True))
-        errors = [error_of(x, w) for x, w in zip(seen[0], (*want, want[0]), strict=True)] + [error_of(mine, delta)]
+        errors = [relative_error(x, w) for x, w in zip(seen[0], (*want, want[0]), strict=True)] + [relative_error(mine, delta)]
         mark = "" if max(errors) < 2e-3 else " **WRONG**"
         print(f"| {name_of(case)} | {' | '.join(f'{e:.1e}' for e in errors)}{mark} | {'equal' if same else '**DIFFER**'} |", flush=True)
 
@@ -186,10 +158,10 @@ def measure(folder: Path) -> None:
         delta = torch.empty_like(lse)
         dq = torch.zeros(q.shape, device="cuda")
         narrow, dk, dv, alone = (torch.full_like(q, float("nan")) for _ in range(4))
-        name = name_of(case)
-        first, last = launcher(folder, name, "delta", [o, do, delta]), launcher(folder, name, "narrow", [dq, narrow])
-        main = launcher(folder, name, "gradients", [q, k, v, do, lse, delta, dq, dk, dv])
-        queries = launcher(folder, name, "query_gradients", [q, k, v, do, lse, delta, alone])
+        name, library = name_of(case), folder / f"{name_of(case)}.so"
+        first, last = launcher(library, "delta", [o, do, delta]), launcher(library, "narrow", [dq, narrow])
+        main = launcher(library, "gradients", [q, k, v, do, lse, delta, dq, dk, dv])
+        queries = launcher(library, "query_gradients", [q, k, v, do, lse, delta, alone])
 
         def everything(first: Any = first, last: Any = last, main: Any = main, dq: Any = dq) -> None:
             first()
@@ -200,35 +172,13 @@ def measure(folder: Path) -> None:
         everything()
         queries()
         want = [x.transpose(1, 2) for x in cudnn()]
-        errors = [error_of(x, w.double()) for x, w in zip((narrow, dk, dv), want, strict=True)]
+        errors = [relative_error(x, w.double()) for x, w in zip((narrow, dk, dv), want, strict=True)]
         flop = 10 * case[0] * case[1] * case[2] ** 2 * case[3] / (2 if causal else 1)
-        mark = "" if max(*errors, error_of(alone, want[0].double())) < 2e-3 else " **WRONG**"
+        mark = "" if max(*errors, relative_error(alone, want[0].double())) < 2e-3 else " **WRONG**"
         for what, go, share in (("gradients", main, 1.0), ("all", everything, 1.0), ("queries", queries, 0.6)):
-            mine, base = turns([go, cudnn])
+            mine, base = (settled(times) for times in alternating([go, cudnn], 0.8))
             text = f"{mine:.3f} | {share * flop / mine / 1e9:.0f} | {base:.3f} | {flop / base / 1e9:.0f} | {base / mine:.3f}"
             print(f"| {name} | {what} | {', '.join(f'{e:.1e}' for e in errors)}{mark} | {text} |", flush=True)
-
-
-def turns(order: list[Callable[[], Any]], seconds: float = 0.8) -> list[float]:
-    """Medians of the second half of launches that take turns, in milliseconds."""
-    import torch
-
-    time.sleep(0.1)
-    events: list[list[tuple[Any, Any]]] = [[] for _ in order]
-    torch.cuda.synchronize()
-    start = time.time()
-    while time.time() - start < seconds:
-        for n, f in enumerate(order):
-            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            a.record()
-            f()
-            b.record()
-            events[n].append((a, b))
-        if len(events[0]) % 4 == 0:
-            torch.cuda.synchronize()
-    torch.cuda.synchronize()
-    times = [[a.elapsed_time(b) for a, b in e] for e in events]
-    return [sorted(t[len(t) // 2 :])[len(t) // 4] for t in times]
 
 
 def main() -> None:

@@ -10,14 +10,13 @@ launches come from CUDA graphs. `sustained` runs back to back at the power limit
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from measuring import Call, launcher, matmul, race, relative_error, sets_past_the_cache, shared_library
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
@@ -156,28 +155,14 @@ class Built:
     """A kernel as a shared library, and what ptxas said about it."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
-        library = folder / f"{name}.so"
-        command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v"]
-        done = subprocess.run([*command, "-o", str(library), str(folder / f"{name}.cu")], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{name}\n{done.stderr}")
-        bodies = [text for text in done.stderr.split("Compiling entry function '")[1:] if "__general'" not in text.splitlines()[0]]
-        self.clean = all(" 0 bytes spill stores" in text for text in bodies) and "C75" not in done.stderr
-        self.library = ctypes.CDLL(str(library.resolve()))
+        self.name, self.library = name, folder / f"{name}.so"
+        said = shared_library(folder / f"{name}.cu", self.library)
+        bodies = [text for text in said.split("Compiling entry function '")[1:] if "__general'" not in text.splitlines()[0]]
+        self.clean = all(" 0 bytes spill stores" in text for text in bodies) and "C75" not in said
 
-    def launch(self, symbol: str, tensors: list[Any], *sizes: int) -> Any:
-        """A function that queues the kernel on torch's current stream."""
-        import torch
-
-        args = [*(ctypes.c_void_p(t.data_ptr()) for t in tensors), *map(ctypes.c_int, sizes)]
-        go = getattr(self.library, f"{symbol}_launch")
-
-        def launch() -> None:
-            error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-            assert error == 0, f"{self.name}: cudaError {error}"
-
-        return launch
+    def launch(self, symbol: str, tensors: list[Any], *sizes: int) -> Call:
+        """A call that queues the kernel on torch's current stream."""
+        return launcher(self.library, symbol, tensors, sizes)
 
 
 def check(folder: Path, built: dict[str, Built]) -> int:
@@ -209,7 +194,7 @@ def check(folder: Path, built: dict[str, Built]) -> int:
                 out = torch.full((m, n), float("nan"), dtype=torch.half, device="cuda")
                 one.launch("gemm", [x, y, out], m, k, n)()
                 results.append(out)
-            error = ((results[0].double() - exact).norm() / exact.norm()).item()
+            error = relative_error(results[0], exact)
             if not error < 1e-3 or any(not torch.equal(r, results[0]) for r in results[1:]):
                 wrong.append(f"{one.name} {m}x{n}x{k}: error {error:.1e}")
     for rows, n in ROWS:
@@ -251,47 +236,18 @@ def by_hand(folder: Path, built: dict[str, Built]) -> list[str]:
     return wrong
 
 
-def race(contenders: dict[str, list[Any]], reps: int, rounds: int, pause: float) -> dict[str, float]:
-    """Median milliseconds of one launch by contender, all taking turns."""
-    import torch
-
-    graphs = {}
-    for name, launches in contenders.items():
-        launches[0]()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for i in range(reps):
-                launches[i % len(launches)]()
-        graphs[name] = graph
-    events: dict[str, list[Any]] = {name: [] for name in graphs}
-    order = list(graphs)
-    for turn in range(rounds):
-        for name in order[turn % len(order) :] + order[: turn % len(order)]:
-            if pause:
-                torch.cuda.synchronize()
-                time.sleep(pause)
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            graphs[name].replay()
-            end.record()
-            events[name].append((start, end))
-    torch.cuda.synchronize()
-    return {name: sorted(a.elapsed_time(b) / reps for a, b in pairs)[len(pairs) // 2] for name, pairs in events.items()}
-
-
 def gemms(built: dict[str, Built], rounds: int) -> list[dict[str, Any]]:
     """Both settings beside cuBLAS, sustained and in bursts."""
     import torch
 
     out = []
     for m, n, k in SIZES:
-        sets = max(2, -(-200_000_000 // (2 * (m * k + n * k + m * n))))
+        sets = sets_past_the_cache(2 * (m * k + n * k + m * n))
         for nk in (True, False):
             a = [torch.randn(m, k, device="cuda").half() for _ in range(sets)]
             b = [torch.randn(*((n, k) if nk else (k, n)), device="cuda").half() for _ in range(sets)]
             c = [torch.empty(m, n, dtype=torch.half, device="cuda") for _ in range(sets)]
-            contenders = {"cuBLAS": [_matmul(x, y.t() if nk else y, z) for x, y, z in zip(a, b, c, strict=True)]}
+            contenders = {"cuBLAS": [matmul(x, y.t() if nk else y, z) for x, y, z in zip(a, b, c, strict=True)]}
             for bn, layout, pairs in GEMMS:
                 if layout == nk:
                     one = built[gemm_name(bn, nk, pairs)]
@@ -314,21 +270,15 @@ def softmaxes(built: dict[str, Built], rounds: int) -> list[dict[str, Any]]:
     for rows, n in ROWS:
         x = [torch.randn(rows, n, device="cuda").half() for _ in range(3)]
         y = [torch.empty_like(t) for t in x]
-        contenders: dict[str, list[Any]] = {"torch": [_softmax(s, t) for s, t in zip(x, y, strict=True)]}
+        contenders: dict[str, list[Call]] = {"torch": [_softmax(s, t) for s, t in zip(x, y, strict=True)]}
         for name, one in built.items():
             if name.startswith(f"softmax_{n}_"):
                 contenders[name.rpartition("_")[2] + " blocks a row"] = [one.launch("softmax", [s, t]) for s, t in zip(x, y, strict=True)]
-        times = race(contenders, 12, rounds, 0.0)
+        times = race(contenders, 12, rounds)
         for name, ms in times.items():
             out.append({"rows": f"{rows}x{n}", "name": name, "tb_s": round(4e-9 * rows * n / ms, 2)})
             print(*out[-1].values(), flush=True)
     return out
-
-
-def _matmul(a: Any, b: Any, c: Any) -> Any:
-    import torch
-
-    return lambda: torch.matmul(a, b, out=c)
 
 
 def _softmax(x: Any, y: Any) -> Any:

@@ -17,10 +17,11 @@ import json
 import random
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from measuring import Call, launcher, matmul, race, relative_error, sets_past_the_cache, shared_library
 
 SOURCE = '''import tilelang.language as T
 
@@ -171,40 +172,17 @@ def all_kernels() -> dict[str, dict[str, Any]]:
 
 
 class Built:
-    """A kernel as a shared library; `problem` is what ptxas said against it."""
+    """A kernel as a shared library, and what ptxas said about it."""
 
     def __init__(self, folder: Path, name: str, k: dict[str, Any], source: Path | None = None) -> None:
-        self.name, self.k = name, k
-        library = folder / f"{name}.so"
+        self.name, self.k, self.library = name, k, folder / f"{name}.so"
         codes = {"": ["90a,code=sm_90a"], "mixed": ["80,code=sm_80", "90a,code=sm_90a"], "older": ["80,code=compute_80"]}[k["archs"]]
-        command = ["nvcc", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v"]
-        command += [word for code in codes for word in ("-gencode", f"arch=compute_{code}")]
-        command += [f"-DB_NK={int(k['nk'])}", "-o", str(library), str(source or folder / f"{name}.cu")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{name}\n{done.stderr}")
-        self.log = done.stderr
-        self.library = ctypes.CDLL(str(library.resolve()))
+        flags = [word for code in codes for word in ("-gencode", f"arch=compute_{code}")]
+        self.log = shared_library(source or folder / f"{name}.cu", self.library, [*flags, f"-DB_NK={int(k['nk'])}"])
 
-    def launcher(self, tensors: list[Any], sizes: dict[str, int]) -> Any:
-        """A function that queues the kernel on torch's current stream."""
-        import torch
-
-        order = ["M", "K", "N"] if not self.k["k"] else ["M", "N"]
-        extents = [ctypes.c_int(sizes[n]) for n in order]
-        args = [ctypes.c_void_p(t.data_ptr()) for t in tensors] + extents
-        go, scratch = self.library.gemm_launch, None
-        if hasattr(self.library, "gemm_workspace"):
-            self.library.gemm_workspace.restype = ctypes.c_size_t
-            if need := self.library.gemm_workspace(*extents):
-                scratch = torch.empty(need, dtype=torch.uint8, device="cuda")
-            args.append(ctypes.c_void_p(0 if scratch is None else scratch.data_ptr()))
-
-        def launch(scratch: Any = scratch) -> None:  # which it keeps alive
-            error = go(*args, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-            assert error == 0, f"{self.name}: cudaError {error}"
-
-        return launch
+    def launcher(self, tensors: list[Any], m: int, n: int, k: int) -> Call:
+        """A call that queues the kernel on torch's current stream."""
+        return launcher(self.library, "gemm", tensors, [m, n] if self.k["k"] else [m, k, n])
 
 
 def inputs(shape: tuple[int, int, int], k: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -229,12 +207,12 @@ def check(built: dict[str, Built]) -> int:
             m, n, depth = shape
             a, b, c, d = inputs(shape, k)
             tensors = [a, b, c, *([d] if k["relu"] else [])]
-            go = built[name_of(k)].launcher(tensors, {"M": m, "N": n, "K": depth})
+            go = built[name_of(k)].launcher(tensors, m, n, depth)
             go()
             exact = a.double() @ (b.double().t() if k["nk"] else b.double())
             if k["relu"]:
                 exact = torch.clamp(exact + d.double(), min=0)
-            error = ((c.double() - exact).norm() / exact.norm().clamp(min=1e-30)).item()
+            error = relative_error(c, exact)
             first = c.clone()
             same = True
             for _ in range(5):
@@ -277,27 +255,27 @@ def speed(built: dict[str, Built], folder: Path, pause: float, rounds: int) -> l
     out = []
     for shape, kernels in SPEED:
         m, n, depth = shape
-        sets = max(2, min(16, -(-200_000_000 // (2 * (m * depth + n * depth + m * n)))))
-        contenders: dict[str, list[Any]] = {}
+        sets = min(16, sets_past_the_cache(2 * (m * depth + n * depth + m * n)))
+        contenders: dict[str, list[Call]] = {}
         held: list[Any] = []
         for nk in (True, False):
             a = [torch.randn(m, depth, dtype=torch.half, device="cuda") for _ in range(sets)]
             b = [torch.randn(*((n, depth) if nk else (depth, n)), dtype=torch.half, device="cuda") for _ in range(sets)]
             c = [torch.empty(m, n, dtype=torch.half, device="cuda") for _ in range(sets)]
             held += [a, b, c]
-            contenders[f"cuBLAS {'nk' if nk else 'kn'}"] = [_matmul(a[i], b[i].t() if nk else b[i], c[i]) for i in range(sets)]
+            contenders[f"cuBLAS {'nk' if nk else 'kn'}"] = [matmul(a[i], b[i].t() if nk else b[i], c[i]) for i in range(sets)]
             for k in kernels:
                 if k["nk"] == nk:
                     one = built[name_of(k)]
                     if k["bn"] == 256 and not k["k"]:
                         peer = built[f"peer_{'nk' if nk else 'kn'}"]
-                        contenders[peer.name] = [peer.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
-                    contenders[one.name] = [one.launcher([a[i], b[i], c[i]], {"M": m, "N": n, "K": depth}) for i in range(sets)]
+                        contenders[peer.name] = [peer.launcher([a[i], b[i], c[i]], m, n, depth) for i in range(sets)]
+                    contenders[one.name] = [one.launcher([a[i], b[i], c[i]], m, n, depth) for i in range(sets)]
                     if (call := rival(folder, shape, k)) is not None:
                         contenders[f"TileLang_{one.name}"] = [launched(call, [a[i], b[i], c[i]]) for i in range(sets)]
         flop = 2.0 * m * n * depth
         reps = max(sets, min(64, int(1e12 / flop)))
-        times = _race(contenders, sets, reps, rounds, pause)
+        times = race(contenders, reps, rounds, pause)
         base: dict[str, float] = {}
         for name, ms in times.items():
             tf = flop / ms / 1e9
@@ -330,13 +308,13 @@ def types(built: dict[str, Built], rounds: int) -> list[dict[str, Any]]:
         c = [torch.empty(n, n, dtype=getattr(torch, k["out"]), device="cuda") for _ in range(2)]
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cuda.matmul.allow_fp16_accumulation = k["acc"] == "float16"
-        mine = [one.launcher([a[i], b[i], c[i]], {"M": n, "N": n, "K": n}) for i in range(2)]
+        mine = [one.launcher([a[i], b[i], c[i]], n, n, n) for i in range(2)]
         mine[0]()
         right = (b[0].t() if k["nk"] else b[0]).double()
         exact = a[0][:1024].double() @ right
-        error = ((c[0][:1024].double() - exact).norm() / exact.norm()).item()
+        error = relative_error(c[0][:1024], exact)
         theirs = [_library(k, a[i], b[i], torch.empty_like(c[i])) for i in range(2)]
-        times = _race({"cuBLAS": theirs, one.name: mine}, 2, 4, rounds, 0.0)
+        times = race({"cuBLAS": theirs, one.name: mine}, 4, rounds)
         tf = {name: 2.0 * n**3 / ms / 1e9 for name, ms in times.items()}
         ratio = tf[one.name] / tf["cuBLAS"]
         row = {"name": one.name, "tf": round(tf[one.name], 1), "cublas": round(tf["cuBLAS"], 1), "ratio": round(ratio, 3)}
@@ -355,44 +333,7 @@ def _library(k: dict[str, Any], a: Any, b: Any, c: Any) -> Any:
     if k["dtype"].startswith("float8"):
         one = torch.ones((), device="cuda")
         return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=c)
-    return _matmul(a, b.t() if k["nk"] else b, c)
-
-
-def _matmul(a: Any, b: Any, c: Any) -> Any:
-    import torch
-
-    return lambda: torch.matmul(a, b, out=c)
-
-
-def _race(contenders: dict[str, list[Any]], sets: int, reps: int, rounds: int, pause: float) -> dict[str, float]:
-    """Median milliseconds of one launch by contender, all taking turns."""
-    import torch
-
-    graphs = {}
-    for name, launches in contenders.items():
-        launches[0]()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for i in range(reps):
-                launches[i % sets]()
-        graphs[name] = graph
-    for graph in graphs.values():
-        graph.replay()
-    events: dict[str, list[Any]] = {name: [] for name in graphs}
-    order = list(graphs)
-    for r in range(rounds):
-        for name in order[r % len(order) :] + order[: r % len(order)]:
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            if pause:
-                torch.cuda.synchronize()
-                time.sleep(pause)
-            start.record()
-            graphs[name].replay()
-            end.record()
-            events[name].append((start, end))
-    torch.cuda.synchronize()
-    return {name: sorted(a.elapsed_time(b) / reps for a, b in pairs)[len(pairs) // 2] for name, pairs in events.items()}
+    return matmul(a, b.t() if k["nk"] else b, c)
 
 
 def measure(folder: Path, rounds: int, out: Path | None) -> int:

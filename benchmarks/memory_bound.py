@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import in_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -107,31 +107,13 @@ def peers(kind: str) -> Callable[[list[Any]], Any]:
     }[kind]
 
 
-def timed(contenders: dict[str, list[Callable[[], Any]]], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender; the entries of a list are the rotated sets of buffers."""
-    import torch
-
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for r in range(rounds + 2):
-        for name, calls in contenders.items():
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            for call in calls:
-                call()
-            end.record()
-            end.synchronize()
-            if r >= 2:
-                times[name].append(start.elapsed_time(end) / 1e3 / len(calls))
-    return {name: statistics.median(t) for name, t in times.items()}
-
-
 def measure(folder: Path, rounds: int) -> None:
     """Checks and times every job; prints a table."""
     import torch
 
     source, target = (torch.empty(2 * ELEMENTS, dtype=torch.float16, device="cuda") for _ in range(2))
-    copy = timed({"copy": [lambda: target.copy_(source)] * 2}, rounds)["copy"]
-    rate = 2 * source.numel() * 2 / copy / 1e12
+    copy = in_turns({"copy": [lambda: target.copy_(source)] * 2}, rounds)["copy"]
+    rate = 2 * source.numel() * 2 / copy / 1e9
     print(f"device-to-device copy {rate:.2f} TB/s\n")
     print("| kernel | TB/s | of the copy rate | torch TB/s | error |\n|---|---|---|---|---|")
     for one in json.loads((folder / "plan.json").read_text()):
@@ -166,8 +148,8 @@ def measured(one: dict[str, Any], folder: Path, rounds: int) -> tuple[float, flo
     torch.cuda.synchronize()
     error = wrong(one["kind"], [sets[0][n] for n in ins], sets[0][out])
     peer = peers(one["kind"])
-    times = timed({"tilec": [run], "torch": [lambda: [peer([tensors[n] for n in ins]) for tensors in sets]]}, rounds)
-    moved = sum(t.numel() * t.element_size() for tensors in sets for t in tensors.values()) / 1e12
+    times = in_turns({"tilec": [run], "torch": [lambda: [peer([tensors[n] for n in ins]) for tensors in sets]]}, rounds)
+    moved = sum(t.numel() * t.element_size() for tensors in sets for t in tensors.values()) / 1e9
     return moved / times["tilec"], moved / times["torch"], error
 
 

@@ -14,12 +14,13 @@ import argparse
 import ctypes
 import json
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from measuring import in_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -224,24 +225,6 @@ def drawn(p: dict[str, Any], numbers: dict[str, int]) -> Any:
     return torch.randn(shape, device="cuda").to(getattr(torch, p["dtype"]))
 
 
-def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of a call; the callers take turns, four calls at a time."""
-    import torch
-
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for r in range(rounds + 2):
-        for name, call in calls.items():
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            for _ in range(4):
-                call()
-            end.record()
-            end.synchronize()
-            if r >= 2:
-                times[name].append(start.elapsed_time(end) / 4e3)
-    return {name: statistics.median(t) for name, t in times.items()}
-
-
 def measure(folder: Path, rounds: int, names: list[str]) -> None:
     """Checks and times every case; prints a table."""
     import torch
@@ -255,11 +238,11 @@ def measure(folder: Path, rounds: int, names: list[str]) -> None:
         try:
             rivals = Rivals(folder, k, one)
             errors = {who: rivals.error(who, one["name"]) for who in rivals.calls}
-            t = timed(rivals.calls, rounds)
+            t = in_turns({who: [call] * 4 for who, call in rivals.calls.items()}, rounds)
         except Exception as fault:  # the other cases are still measured
             print(f"| {one['name']} | {type(fault).__name__}: {str(fault)[:200]} |", flush=True)
             continue
-        mine, theirs = t["tilec"] * 1e6, t["tilelang"] * 1e6
+        mine, theirs = t["tilec"] * 1e3, t["tilelang"] * 1e3
         wrong = " ".join(f"{e:.1e}" for e in errors.values())
         print(f"| {one['name']} | {mine:.1f} | {theirs:.1f} | {theirs / mine:.2f} | {wrong} |", flush=True)
         del rivals
