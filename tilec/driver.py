@@ -106,7 +106,7 @@ def read(options: Options, during: During) -> Module:
 
         args = {name: ArgSpec(dtype, shape) for name, (dtype, shape) in options.args.items()}
         request = Request(
-            options.path, options.text, options.include, options.defines, args, options.kernels, sm_count=options.target.multiprocessors
+            options.path, options.text, options.include, options.defines, args, options.kernels, target=options.target
         )
         module = _checked(read_file(request), options)
     if options.name and len(module.kernels) != 1:

@@ -13,6 +13,7 @@ from tilec.language.builder import Builder
 from tilec.language.catalogue import entries, modules, suggest
 from tilec.language.reference import render
 from tilec.language.values import Marker, Namespace, Primitive
+from tilec.targets import SM80
 
 ROOT = Path(__file__).resolve().parents[2]
 SPINE = """
@@ -37,7 +38,7 @@ def test_modules() -> None:
     spaces = modules()
     root = spaces["tilelang"].members
     assert root["copy"] is not None and isinstance(root["jit"], Marker) and isinstance(root["language"], Namespace)
-    assert root["carver"].members["arch"].members["driver"].members["get_num_sms"].call(Builder(sm_count=108), (), {}) == 108
+    assert root["carver"].members["arch"].members["driver"].members["get_num_sms"].call(Builder(target=SM80), (), {}) == 108
     assert root["math"].members["next_power_of_2"].call(Builder(), (65,), {}) == 128
     assert root["cdiv"].call(Builder(), (7, 2), {}) == 4
     assert root["align_up"].call(Builder(), (7, 4), {}) == 8

@@ -55,7 +55,7 @@ def read(request: Request) -> Result:
 
 
 def _read(request: Request) -> Result:
-    m = Evaluator(request, Builder(sm_count=request.sm_count))
+    m = Evaluator(request, Builder(target=request.target))
     m.files.append(request.path)
     source = load(request.path, request.text)
     path = Path(request.path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.record import record
+from tilec.targets import SM90A, Target
 
 
 @record
@@ -29,6 +30,7 @@ class Request:
     `path` is spelled as the user did ("-" when `text` came from standard input). `include` are directories in which
     sibling modules are looked for after the file's own one. `defines` are the `-D` values, `args` the `--arg` arrays.
     `kernels` names what to compile (NAME or FACTORY:KERNEL); empty means every kernel whose parameters are known.
+    `target` is the GPU for which questions of the file are answered, such as how many multiprocessors there are.
     """
 
     path: str
@@ -37,7 +39,7 @@ class Request:
     defines: Mapping[str, Any] = field(default_factory=dict)
     args: Mapping[str, ArgSpec] = field(default_factory=dict)
     kernels: tuple[str, ...] = ()
-    sm_count: int = 132
+    target: Target = SM90A
 
 
 def roots(request: Request) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import Any
 from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.tile import Let, Seq, Stmt
+from tilec.targets import SM90A, Target
 
 
 @dataclass(slots=True)
@@ -52,8 +53,8 @@ class Builder:
 
     `span` is the place of the statement or call being evaluated, `chain` the call sites of inlined helpers (innermost
     first), `hint` the name that the value being computed will be bound to (for tiles and variables). `safe_values` collects
-    T.annotate_safe_value: the evaluator applies it at the end (`tilec.language.tensors.apply_safe_values`). `sm_count` is what
-    get_num_sms() answers.
+    T.annotate_safe_value: the evaluator applies it at the end (`tilec.language.tensors.apply_safe_values`). `target` is the
+    GPU for which questions such as get_num_sms() are answered.
     """
 
     span: Span = NOWHERE
@@ -70,7 +71,7 @@ class Builder:
     random: Any = None  # the launch, seed, sequence and count of draws of T.rng_init
     pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
     domain: Domain | None = None  # while in_parallel
-    sm_count: int = 132
+    target: Target = SM90A
     in_function: bool = False  # recording a kernel function, though perhaps not yet a launch
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's
     reducer: Any = None  # the T.comm_reducer around the statement being recorded

@@ -1,4 +1,4 @@
-"""Sizes computed by the host or the device: T.ceildiv, tilelang.cdiv, next_power_of_2, align_up, get_num_sms.
+"""Sizes computed by the host or the device: T.ceildiv, tilelang.cdiv, next_power_of_2, align_up.
 
 T.ceildiv(7, -3) -> -2;  T.ceildiv(n, 128) -> Call("ceildiv", (n, 128))
 """
@@ -53,11 +53,4 @@ def align(b: Builder, count: Any, alignment: Any) -> Any:
     return count * alignment if is_number(count) and is_number(alignment) else binary(b, "mul", count, alignment)
 
 
-def get_num_sms(b: Builder, device: Any = None) -> int:
-    """The number of multiprocessors the kernel is compiled for."""
-    return b.sm_count
-
-
-ENTRIES: tuple[Entry, ...] = (
-    works(ceildiv, "cdiv", host=True) + works(next_power_of_2, host=True) + works(align_up, host=True) + works(get_num_sms, host=True)
-)
+ENTRIES: tuple[Entry, ...] = works(ceildiv, "cdiv", host=True) + works(next_power_of_2, host=True) + works(align_up, host=True)
