@@ -143,7 +143,7 @@ REFUSED = {
     "a list changed in a loop": ("xs = []\nfor i in T.serial(4):\n    xs.append(i)\nB[0] = len(xs)", 3, "TL0106", "container"),
     "a dict changed in a branch": ("d = {}\nif b > 0:\n    d['a'] = 1", 3, "TL0106", "container"),
     "break in Parallel": ("for i in T.Parallel(8):\n    if B[i] > 0:\n        break\n    B[i] = 1", 3, "TL0105", "T.Parallel"),
-    "continue in vectorized": ("for i in T.vectorized(8):\n    if B[i] > 0:\n        continue\n    B[i] = 1", 3, "TL0105", "T.vectorized"),
+    "break in vectorized": ("for i in T.vectorized(8):\n    if B[i] > 0:\n        break\n    B[i] = 1", 3, "TL0105", "T.vectorized"),
     "break in an unrolled loop": ("for i in [1, 2]:\n    if B[i] > 0:\n        break\n    B[i] = 1", 3, "TL0105", "T.serial"),
     "return in a launch": ("if b > 0:\n    return\nB[0] = 1", 2, "TL0105", "T.Kernel"),
     "step 0": ("for i in range(0, 4, 0):\n    B[i] = 1", 1, "TL0108", "step"),

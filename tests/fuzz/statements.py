@@ -87,14 +87,14 @@ def parallel(p: Program, target: Tile | None = None) -> None:
     p.level += 1
     context = p.context(*loops)
     context.hidden = {other.name} if other else set()
-    body(p, target, index, context, whole=not partial)
+    body(p, target, index, context, whole=not partial, last=other is None)
     turns = [(other, target), *([(target, other)] if c.chance(40) else []), *([(other, target)] if c.chance(20) else [])] if other else []
     for n, (now, before) in enumerate(turns):  # each sees what the other has become in this iteration
         context = p.context(*loops)
         context.hidden = {before.name}
         if before.ready and before.noise == 0:
             context.leaves = [before.element(*index)]
-        body(p, now, index, context, whole=not partial and n == 0)
+        body(p, now, index, context, whole=not partial and n == 0, last=n == len(turns) - 1)
     p.level -= 1
 
 
@@ -107,8 +107,8 @@ def own_index(p: Program, variable: str, size: int, extent: int) -> str:
     return f"{variable} + {shift}" if shift else variable
 
 
-def body(p: Program, target: Tile, index: list[str], context: Context, whole: bool) -> None:
-    """What one iteration does to its own element of the target."""
+def body(p: Program, target: Tile, index: list[str], context: Context, whole: bool, last: bool) -> None:
+    """What one iteration does to its own element of the target; the last body may end the iteration early."""
     c = p.choices
     level, p.level = p.level, p.level  # the nest's own level does not count: `bound_here` speaks of blocks that may not run
     hidden = {*context.hidden, target.name}
@@ -123,7 +123,7 @@ def body(p: Program, target: Tile, index: list[str], context: Context, whole: bo
     if c.chance(12):
         context.leaves.append(private(p, context))
     element = target.element(*index).text
-    kind = c.weighted(((6, "plain"), (2, "guarded"), (2, "serial")))
+    kind = c.weighted(((6, "plain"), (2, "guarded"), (2, "serial"), (2 if last else 0, "skipping")))
     if not target.ready or kind == "plain":
         value = store(p, target, element, context, exact)
         note(p, target, value, whole)
@@ -139,10 +139,16 @@ def body(p: Program, target: Tile, index: list[str], context: Context, whole: bo
             p.level -= 1
         for value in values:
             note(p, target, value, False)
+    elif kind == "skipping":
+        for value in skipping(p, target, element, context, exact, 2):
+            note(p, target, value, False)
     else:
         k, n = p.name("k"), c.between(0, 5)
         p.line(f"for {k} in {c.pick(('T.serial', 'T.unroll', 'range'))}({n}):")
         p.level += 1
+        if c.chance(20):
+            p.line(f"if {p.expressions.condition(context, 1).text}:")
+            p.line(f"    {c.pick(('continue', 'break'))}")
         target_known = (target.noise, target.bound, target.peak)
         if target.noise == 0:
             target.bound, target.peak = None, float("inf")
@@ -155,6 +161,26 @@ def body(p: Program, target: Tile, index: list[str], context: Context, whole: bo
         note(p, target, Value("", target.dtype, value.noise, None, float("inf") if value.exact and not target.noise else 100.0), False)
         p.level -= 1
     p.level = level
+
+
+def skipping(p: Program, target: Tile, element: str, context: Context, exact: bool, depth: int) -> list[Value]:
+    """Stores of which conditions, nested up to `depth`, skip those that follow."""
+    c, values = p.choices, []
+    p.line(f"if {p.expressions.condition(context, 1).text}:")
+    p.level += 1
+    if c.chance(40):
+        values.append(store(p, target, element, context, exact))
+    if depth > 1 and c.chance(40):
+        values += skipping(p, target, element, context, exact, depth - 1)
+    else:
+        p.line("continue")
+    p.level -= 1
+    if c.chance(30):
+        p.line("else:")
+        p.level += 1
+        values.append(store(p, target, element, context, exact))
+        p.level -= 1
+    return [*values, store(p, target, element, context, exact)]
 
 
 def private(p: Program, context: Context) -> Value:

@@ -29,6 +29,9 @@ MAX_STEPS = 250_000
 MAX_ERRORS = 20
 
 
+SPREAD = ("parallel", "vectorized")  # kinds of loops whose iterations are spread over threads or vectors
+
+
 class Jump(Enum):
     """How a block of statements ended other than at its end."""
 
@@ -49,7 +52,7 @@ Flow = Jump | Return | None
 
 @dataclass(slots=True)
 class Loop:
-    """A loop around the statement being run: kind is host, serial, vectorized or parallel.
+    """A loop around the statement being run: kind is host, serial, grid, vectorized, parallel or nested.
 
     `depth` is the run-time depth of its body; `left` is the flag that a break sets when the loop has an else part.
     """

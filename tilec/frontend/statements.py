@@ -272,9 +272,10 @@ def _jump(m: Machine, node: cst.CSTNode, frame: Frame) -> Jump:
             text = f"`{word}` under a run-time condition, in a loop that is unrolled while compiling"
             raise m.fail("TL0105", text, span, help="loop with T.serial or T.unroll over a range instead")
         return Jump.BREAK if leaves else Jump.CONTINUE
-    if loop.kind in ("parallel", "vectorized", "grid"):
-        text = f"`{word}` in a {_LOOP_NAMES[loop.kind]} loop"
-        raise m.fail("TL0105", text, span, help="use T.serial, or an `if` around the rest of the body")
+    if leaves and loop.kind in _WHOLE:
+        what, why = _WHOLE[loop.kind]
+        text = f"`break` would leave a {what} loop, {why}"
+        raise m.fail("TL0105", text, span, help="loop with T.serial, or skip iterations with `continue`")
     m.b.span = span
     if leaves and loop.left is not None:
         m.b.emit(Store(loop.left, (), Const(1, loop.left.dtype), span))
@@ -282,7 +283,11 @@ def _jump(m: Machine, node: cst.CSTNode, frame: Frame) -> Jump:
     return Jump.BREAK if leaves else Jump.CONTINUE
 
 
-_LOOP_NAMES = {"parallel": "T.Parallel", "vectorized": "T.vectorized", "grid": "T.grid"}
+_TOGETHER = "whose iterations have no order"
+_WHOLE = {
+    "parallel": ("T.Parallel", _TOGETHER), "nested": ("T.Parallel", _TOGETHER), "vectorized": ("T.vectorized", _TOGETHER),
+    "grid": ("T.grid", "which has several counters"),
+}  # fmt: skip
 
 
 def _assert(m: Machine, node: cst.Assert, frame: Frame) -> None:
