@@ -128,7 +128,7 @@ def record_launch(
 ) -> None:  # fmt: skip
     """Records the statements of `body` as one launch."""
     b = m.b
-    b.launch = LaunchState(blocks, threads, counts, cluster=cluster)
+    b.launch = LaunchState(blocks, threads, counts, cluster=cluster, grid=grid)
     try:
         with b.block() as statements:
             body()

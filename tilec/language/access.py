@@ -17,10 +17,13 @@ from tilec.language.builder import Builder
 from tilec.language.constants import convert, fits, literal_dtype
 from tilec.language.fold import fold_cast
 from tilec.language.show import describe, shape_text, size_text
-from tilec.language.values import Ref, Slice, Vec
+from tilec.language.values import Primitive, Ref, Slice, Vec
 
-LATER_DTYPES = ("int1", "uint1", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float6_e2m3fn", "float6_e3m2fn")
-"""Types of the language that no room of the compiler handles yet."""
+LATER_DTYPES = (
+    "int1", "uint1", "float8_e3m4", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz", "float6_e2m3fn", "float6_e3m2fn",
+    "float4_e2m1_unpacked",
+)  # fmt: skip
+"""Types of the language that these GPUs have no instructions for."""
 
 
 def is_number(value: Any) -> bool:
@@ -45,13 +48,15 @@ def dtype_of(b: Builder, value: Any, vectors: bool = False) -> DType:
 def _named(b: Builder, value: Any) -> DType:
     if isinstance(value, DType):
         return value
+    if isinstance(value, Primitive) and value.name.split("x")[0] in LATER_DTYPES:
+        value = value.name
     if not isinstance(value, str):
         raise b.error("TL0302", f"expected an element type, got {describe(value)}", help='write it as `T.float16` or "float16"')
     name = value.removeprefix("torch.")
     found = HANDLE if name == "handle" else lookup(name)
     if found is None:
-        if name in LATER_DTYPES:
-            raise b.error("TL0204", f"the element type `{name}` is not supported yet", help=f"use one of {', '.join(map(str, ALL))}")
+        if name in LATER_DTYPES or name.rpartition("x")[0] in LATER_DTYPES:
+            raise b.error("TL0204", f"the element type `{name}` is not supported", help=f"use one of {', '.join(map(str, ALL))}")
         raise b.error("TL0302", f"unknown element type `{value}`", help=_dtype_help(name))
     return found
 

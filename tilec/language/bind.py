@@ -64,13 +64,13 @@ def ignored(fn: Any, *aliases: str, host: bool = False, name: str = "") -> tuple
 
 
 def refused(instead: str, *names: str) -> tuple[Entry, ...]:
-    """Entries for names that exist in the language and are not compiled yet."""
+    """Entries for names that exist in the language and are not compiled."""
     return tuple(Entry(n, _refuser(n, instead), State.REFUSED, True, instead) for n in names)
 
 
 def _refuser(name: str, instead: str) -> Any:
     def refuse(b: Builder, *args: Any, **kwargs: Any) -> Any:
-        raise b.error("TL0204", f"`T.{name}` is not supported yet", help=instead)
+        raise b.error("TL0204", f"`T.{name}` is not supported", help=instead)
 
     return refuse
 

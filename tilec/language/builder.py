@@ -32,6 +32,7 @@ class LaunchState:
     barriers: dict[Buffer, tuple[int, ...]] = field(default_factory=dict)  # of T.alloc_barrier, with their arrival counts
     listed: Buffer | None = None  # the barriers of T.create_list_of_mbarrier
     groups: list[Expr] = field(default_factory=list)  # the conditions of T.ws
+    grid: tuple[Expr, ...] = ()
 
 
 @dataclass(slots=True)

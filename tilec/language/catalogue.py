@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from tilec.ir.dtypes import ALL, HANDLE, LANES, STORED, lookup, vector_of
+from tilec.ir.dtypes import ALL, HANDLE, LANES, STORED, lookup
 from tilec.language import (
     alloc,
     atomics,
@@ -40,10 +40,11 @@ from tilec.language import (
     sync,
     tensors,
     threads,
+    tirx,
     vectors,
     warp,
 )  # fmt: skip
-from tilec.language.bind import Entry, State, ignored, nearest, refused, works
+from tilec.language.bind import Entry, State, ignored, nearest, works
 from tilec.language.builder import Builder
 from tilec.language.values import Marker, Namespace, Primitive
 
@@ -66,7 +67,8 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Particular instructions": moves.ENTRIES,
     "Hopper by hand": hopper.ENTRIES,
     "Random numbers": random.ENTRIES,
-    "Not yet": later.ENTRIES,
+    "TVM's names": tirx.ENTRIES,
+    "Not compiled": later.ENTRIES + later.TYPES,
 }
 """Title of each family and its names, in the order of the documentation."""
 
@@ -75,7 +77,7 @@ DTYPE_NAMES = (
 )  # fmt: skip
 """Names of element types in the language; each is also a cast."""
 
-VECTORS = tuple(vector_of(d, n) for d in (*ALL[1:], *STORED) for n in LANES)
+VECTORS = {f"{n}x{k}": lookup(f"{n}x{k}") for n in (*(d.name for d in (*ALL[1:], *STORED)), "float8_e4m3", "half") for k in LANES}
 """Types of several lanes; each is also a cast, and makes a vector of as many numbers."""
 
 MARKERS = {
@@ -85,7 +87,10 @@ MARKERS = {
 }  # fmt: skip
 """Decorators and functions that the evaluator gives meaning to."""
 
-ANNOTATIONS = ("SharedBuffer", "FragmentBuffer", "LocalBuffer", "Ref", "PrimExpr", "Var", "PrimFunc", "JITKernel")
+ANNOTATIONS = (
+    "SharedBuffer", "FragmentBuffer", "LocalBuffer", "Ref", "PrimExpr", "Var", "PrimFunc", "JITKernel", "JITFunc", "Any", "AnyDType",
+    "KernelLaunchFrame", "WarpSpecializeFrame",
+)  # fmt: skip
 """Names that only occur in annotations."""
 
 _TORCH = {
@@ -121,9 +126,11 @@ def modules() -> Mapping[str, Namespace]:
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
-    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS}
-    emitters = {e.name: e.primitive() for e in _EMITTERS}
-    hints = {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
+    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS + later.LAYOUTS}
+    emitters = {e.name: e.primitive() for e in later.EMITTERS}
+    utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
+    hints = {name: Marker("annotation") for name in _HOST}
+    hints |= {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
         "tilelang": root,
@@ -141,7 +148,8 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.tools.cuda.iket": {"mark": _hint("mark")},
         "tilelang.carver.arch.driver": machine.DRIVER,
         "tilelang.contrib.nvcc": machine.NVCC,
-        "tilelang.utils": {},
+        "tilelang.utils": utils,
+        "tilelang.utils.language": utils,
         "torch": {name: lookup(d) for name, d in _TORCH.items()} | machine.TORCH,
         "torch.cuda": machine.TORCH_CUDA,
         "torch.version": {"hip": None},
@@ -151,7 +159,7 @@ def modules() -> Mapping[str, Namespace]:
         "tilec": root,
         "tilec.language": language,
     }
-    return _nest(groups)
+    return _nest({f"tilelang.language.{name}": language for name in _FILES} | groups)
 
 
 def _nest(groups: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Namespace]:
@@ -170,32 +178,41 @@ def _nest(groups: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Namespace]:
     return spaces
 
 
+_FILES = (
+    "allocate", "annotations", "atomic", "builtin", "common", "copy_op", "customize", "eager", "experimental", "fill_op", "frame",
+    "gemm_op", "kernel", "logical", "loop", "math_intrinsics", "meta", "overrides", "proxy", "reduce_op", "scan_op", "symbolics",
+    "tile_schedule", "tir", "utils", "warp_specialize",
+)  # fmt: skip
+"""Modules that the names of tilelang.language come from; here each has all of them."""
+
+_HOST = (
+    "Profiler", "TensorSupplyType", "par_compile", "register_c_postproc", "register_cuda_postproc", "register_hip_postproc", "env",
+    "is_cache_enabled", "build_date", "deprecated", "torch_assert_close", "do_bench", "autodd",
+)  # fmt: skip
+"""What programs around kernels use; nothing a kernel could need."""
+
 _LAYOUTS = (
     "make_swizzled_layout", "make_mma_swizzle_layout", "make_volta_swizzled_layout", "make_wgmma_swizzled_layout", "make_linear_layout",
-    "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_quarter_bank_swizzled_layout", "make_gemm_fragment_8x8",
-    "Fragment",
+    "make_full_bank_swizzled_layout", "make_half_bank_swizzled_layout", "make_quarter_bank_swizzled_layout", "get_swizzle_layout",
+    "make_gemm_fragment_8x8", "make_gemm_fragment_8x8_transposed", "make_fully_replicated_layout_fragment",
+    "make_fully_replicated_partial_fragment", "SwizzleMode", "PartialFragment", "Fragment",
 )  # fmt: skip
-
-
-_EMITTERS = refused(
-    "use T.gemm, which chooses the instruction and loads its operands", "TensorCoreIntrinEmitter",
-    "TensorCoreIntrinEmitterWithLadderTransform", "INT4TensorCoreIntrinEmitter", "INT4TensorCoreIntrinEmitterWithLadderTransform",
-)  # fmt: skip
-"""Classes that write instructions one by one."""
 
 
 def _language() -> dict[str, Any]:
     """Members of tilelang.language."""
     members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
     members |= {name: lookup(name) for name in DTYPE_NAMES} | {"ptr": HANDLE, "handle": HANDLE}
-    members |= {d.name: d for d in VECTORS}
+    members |= VECTORS
+    members |= {e.name: e.primitive() for e in (*later.VECTOR_TYPES, *later.EMITTERS)}
+    members |= {"boolean": members["bool"], "void": HANDLE, "Ptr": HANDLE}
     members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
     members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)
     fp8 = works(determine_fp8_type, "determine_torch_fp8_type", host=True)
     members["fp8"] = Namespace("tilelang.language.fp8", {e.name: e.primitive() for e in fp8})
-    kinds = {name: members[name] for name in (*DTYPE_NAMES, *(d.name for d in VECTORS))} | {"dtype": members["dtype"]}
+    kinds = {name: members[name] for name in (*DTYPE_NAMES, *VECTORS)} | {"dtype": members["dtype"]}
     members["dtypes"] = Namespace("tilelang.language.dtypes", kinds)
-    members["make_swizzled_layout"] = _hint("make_swizzled_layout")
+    members |= {name: _hint(name) for name in (*_LAYOUTS, "validate_gemm_ab_dtypes") if name != "Fragment"}
     return members
 
 

@@ -143,5 +143,5 @@ ENTRIES: tuple[Entry, ...] = (
     + works(call_pure_extern)
     + works(access_ptr)
     + works(address_of)
-    + refused("call a device function with T.call_extern", "call_packed", "tvm_access_ptr", "let")
+    + refused("call a device function with T.call_extern", "call_packed", "tvm_access_ptr")
 )

@@ -6,10 +6,13 @@ with T.Kernel(T.ceildiv(N, 128), T.ceildiv(M, 128), threads=256) as (bx, by)  ->
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
+from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Const, Expr, Var
 from tilec.language.access import as_expr, host_int, is_device, is_number, unknown_sizes
+from tilec.language.arith import binary
 from tilec.language.bind import Entry, ignored, refused, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel
@@ -170,6 +173,58 @@ def get_thread_extent(b: Builder, dim: Any = 0) -> int:
     return threads[axis]
 
 
+def get_thread_extents(b: Builder) -> list[int]:
+    """The numbers of threads along all axes."""
+    return [get_thread_extent(b, d) for d in range(3)]
+
+
+def get_block_extent(b: Builder, dim: Any = 0) -> Any:
+    """The number of blocks along x (0), y (1) or z (2)."""
+    grid, axis = in_kernel(b, "get_block_extent").grid, host_int(b, dim, "dim of T.get_block_extent")
+    if not 0 <= axis < 3:
+        raise b.error("TL0206", f"T.get_block_extent has no dimension {axis}")
+    extent = grid[axis] if axis < len(grid) else Const(1, INT32)
+    return int(extent.value) if isinstance(extent, Const) else extent
+
+
+def get_block_extents(b: Builder) -> list[Any]:
+    """The numbers of blocks along all axes."""
+    return [get_block_extent(b, d) for d in range(3)]
+
+
+def get_cluster_dims(b: Builder) -> list[int]:
+    """The blocks of a cluster along all axes; 1 without clusters."""
+    return list(in_kernel(b, "get_cluster_dims").cluster)
+
+
+def get_cluster_size(b: Builder) -> int:
+    """The number of blocks of a cluster; 1 without clusters."""
+    return prod(get_cluster_dims(b))
+
+
+def get_cluster_id(b: Builder, dim: Any = 0) -> Any:
+    """The index of the block's cluster along x (0), y (1) or z (2)."""
+    block = get_block_binding(b, dim)
+    return binary(b, "floordiv", block, in_kernel(b, "get_cluster_id").cluster[block.axis])
+
+
+def get_cluster_ids(b: Builder) -> list[Any]:
+    """The indices of the block's cluster along the axes of the grid."""
+    return [get_cluster_id(b, d) for d in range(len(in_kernel(b, "get_cluster_ids").block_vars))]
+
+
+def get_cluster_extent(b: Builder, dim: Any = 0) -> Any:
+    """The number of clusters along x (0), y (1) or z (2)."""
+    extent, axis = get_block_extent(b, dim), host_int(b, dim, "dim of T.get_cluster_extent")
+    count = in_kernel(b, "get_cluster_extent").cluster[axis]
+    return extent // count if isinstance(extent, int) else binary(b, "floordiv", extent, count)
+
+
+def get_cluster_extents(b: Builder) -> list[Any]:
+    """The numbers of clusters along all axes."""
+    return [get_cluster_extent(b, d) for d in range(3)]
+
+
 def thread_binding(b: Builder, start: Any, stop: Any = None, thread: Any = "threadIdx.x", annotations: Any = None) -> Var:
     """The index along `thread` ("threadIdx.x", "blockIdx.y", ...), bound by assignment."""
     launch = in_kernel(b, "thread_binding")
@@ -205,6 +260,8 @@ _HINTS = {
     "annotate_consumer_reg_alloc": "Register counts of warp roles; the plan decides.",
     "disable_warp_group_reg_alloc": "Register counts of warp roles; the plan decides.",
     "no_set_max_nreg": "Register counts of warp roles; the plan decides.",
+    "annotate_restrict_buffers": "Buffers that may overlap; the kernels are right either way.",
+    "annotate_ws_pipeline_depth": "Depths of pipelines; the plan decides.",
     "func_attr": "Attributes of the function.",
     "reads": "Regions that a block reads; they are found from the code.",
     "writes": "Regions that a block writes; they are found from the code.",
@@ -217,8 +274,15 @@ ENTRIES: tuple[Entry, ...] = (
     + works(get_thread_bindings)
     + works(get_block_binding)
     + works(get_block_bindings)
-    + works(get_thread_extent)
+    + tuple(
+        e
+        for fn in (
+            get_thread_extent, get_thread_extents, get_block_extent, get_block_extents, get_cluster_dims, get_cluster_size, get_cluster_id,
+            get_cluster_ids, get_cluster_extent, get_cluster_extents,
+        )
+        for e in works(fn)
+    )
     + works(thread_binding)
     + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name, host=True))
     + refused("write T.Kernel", "launch_thread")
-)
+)  # fmt: skip

@@ -17,10 +17,13 @@ from tilec.language.builder import Builder
 from tilec.language.extents import equal
 from tilec.language.show import describe
 from tilec.language.tensors import dims, view
+from tilec.language.values import Ref
 from tilec.language.warp import held
 
 
-def make_tensor(b: Builder, ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> Buffer:
+def make_tensor(
+    b: Builder, ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None, storage_scope: Any = "global"
+) -> Buffer:
     """A tensor at a pointer: that of a `T.ptr` parameter, or an address that a tensor of pointers holds."""
     kind = dtype_of(b, dtype)
     if kind == HANDLE:
@@ -40,6 +43,18 @@ def make_tensor(b: Builder, ptr: Any, shape: Any, dtype: Any = "float32", stride
     place = Reinterpret(address, INT64) if address.dtype == HANDLE else address if address.dtype == INT64 else Cast(address, INT64)
     where = held(b, place, f"{name}_address")
     return Buffer(name, kind, extents, Scope.GLOBAL, steps, address=where, span=b.span)
+
+
+def match_buffer(
+    b: Builder, param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None, scope: Any = "global"
+) -> Buffer:
+    """T.make_tensor; of a buffer or a region of one, the elements from its start on under another shape."""
+    if isinstance(param, (Buffer, Ref)):
+        source = param if isinstance(param, Buffer) else param.buffer
+        if isinstance(param, Ref) or source.rank == 0:
+            raise b.error("TL0206", f"T.match_buffer takes a whole buffer or a pointer, got {describe(param)}", help="use T.view")
+        return view(b, source, source.shape if shape is None else shape, dtype)
+    return make_tensor(b, param, shape, dtype, strides)
 
 
 def _parameter(b: Builder, ptr: Var, tensor: Buffer) -> Buffer:
@@ -64,4 +79,4 @@ def _on_host(e: Expr) -> bool:
     return not isinstance(e, Load) or isinstance(e, Const)
 
 
-ENTRIES: tuple[Entry, ...] = works(make_tensor, "match_buffer", host=True)
+ENTRIES: tuple[Entry, ...] = works(make_tensor, "make_tensor_from_addr", host=True) + works(match_buffer, host=True)

@@ -239,4 +239,10 @@ def _through_memory(b: Builder, mine: Expr, group: _Group) -> Expr:
     return total
 
 
-ENTRIES: tuple[Entry, ...] = works(ws) + works(attr) + works(comm_reducer, host=True) + works(tvm_thread_allreduce) + works(sblock, "block")
+ENTRIES: tuple[Entry, ...] = (
+    works(ws, "WarpSpecialize")
+    + works(attr)
+    + works(comm_reducer, host=True)
+    + works(tvm_thread_allreduce)
+    + works(sblock, "block")
+)
