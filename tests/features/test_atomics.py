@@ -125,3 +125,23 @@ def tiles(A: T.Tensor((64, 40), "float16"), C: T.Tensor((40, 24), "float32"), D:
 def test_what_has_no_atomic_is_refused(bad, code):
     text = f'@T.prim_func\ndef f(F: T.Tensor((8,), "float32"), B: T.Tensor((8,), "bool")):\n    with T.Kernel(1, threads=32):\n        {bad}\n'
     assert refused(text).code == code
+
+
+def test_vectors_are_added_lane_by_lane() -> None:
+    text = """
+@T.prim_func
+def k(V: T.Tensor((32,), T.float32x4), C: T.Tensor((4,), "float32"), H: T.Tensor((64,), "float16"), D: T.Tensor((2,), "float16"),
+      P: T.Tensor((32, 2), "float32"), E: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        T.atomic_addx4(C[0], V[tx])
+        T.atomic_addx2(D[0:2], H[tx * 2:tx * 2 + 2])
+        old = T.atomic_addx2(E[tx * 2], T.float32x2(1.0, 2.0), return_prev=True)
+        P[tx, 0:2] = old
+"""
+    rng = np.random.default_rng(3)
+    v, h = rng.integers(-8, 8, (32, 4)).astype(np.float32), rng.integers(-4, 4, 64).astype(np.float16)
+    e = rng.standard_normal(64).astype(np.float32)
+    values = {"V": v, "C": np.zeros(4, np.float32), "H": h, "D": np.zeros(2, np.float16), "P": poison((32, 2), np.float32), "E": e}
+    want = {"C": v.sum(0), "D": h.reshape(32, 2).sum(0), "P": e.reshape(32, 2), "E": (e.reshape(32, 2) + np.float32([1, 2])).ravel()}
+    check(text, values, want)

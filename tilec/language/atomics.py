@@ -31,9 +31,10 @@ from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel, scope_error, tile_statement
 from tilec.language.extents import constant
+from tilec.language.lanes import among, broadcast, is_vector, places_of
 from tilec.language.regions import is_element, pair, region
 from tilec.language.show import describe
-from tilec.language.values import Ref
+from tilec.language.values import Ref, Vec
 
 ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
 _INTS = (INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64)
@@ -88,14 +89,14 @@ def atomic_cas(b: Builder, dst: Any, compare: Any, value: Any, memory_order: Any
     return _emit(b, "cas", ref, operands, _order(b, memory_order), host_flag(b, return_prev, "return_prev"))
 
 
-def atomic_addx2(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> None:
-    """Two neighbouring elements += two others; each is indivisible."""
-    _vector_add(b, 2, dst, value, memory_order, return_prev)
+def atomic_addx2(b: Builder, dst: Any, value: Any, return_prev: Any = False, memory_order: Any = None) -> Any:
+    """Two neighbouring elements += a vector, or two others; each is indivisible. return_prev gives the vector of the old values."""
+    return _vector_add(b, 2, dst, value, memory_order, return_prev)
 
 
-def atomic_addx4(b: Builder, dst: Any, value: Any, memory_order: Any = None, return_prev: Any = False) -> None:
-    """Four neighbouring elements += four others; each is indivisible."""
-    _vector_add(b, 4, dst, value, memory_order, return_prev)
+def atomic_addx4(b: Builder, dst: Any, value: Any, return_prev: Any = False, memory_order: Any = None) -> Any:
+    """Four neighbouring elements += a vector, or four others; each is indivisible. return_prev gives the vector of the old values."""
+    return _vector_add(b, 4, dst, value, memory_order, return_prev)
 
 
 def atomic_load(b: Builder, src: Any, memory_order: Any = "seq_cst") -> Expr:
@@ -157,16 +158,37 @@ def _emit(b: Builder, op: str, ref: Ref, operands: tuple[Expr, ...], order: str,
     return result if result is not None else operands[0]
 
 
-def _vector_add(b: Builder, count: int, dst: Any, value: Any, memory_order: Any, return_prev: Any) -> None:
+def _vector_add(b: Builder, lanes: int, dst: Any, value: Any, memory_order: Any, return_prev: Any) -> Vec | None:
     """Neighbouring elements along the last dimension, one atomic each."""
-    ref, order = _element(b, "add", dst), _order(b, memory_order)
-    if host_flag(b, return_prev, "return_prev"):
-        raise b.error("TL0341", f"return_prev of T.atomic_addx{count} is not supported", help="use T.atomic_add for each element")
-    if not isinstance(value, Ref) or not is_element(value):
-        raise b.error("TL0206", f"the value of T.atomic_addx{count} must be the first of {count} elements, got {describe(value)}")
-    for k in range(count):
-        operand = as_expr(b, _advance(b, value, k), ref.buffer.dtype)
-        _emit(b, "add", _advance(b, ref, k), (operand,), order, keep=False)
+    name = f"atomic_addx{lanes}"
+    in_kernel(b, name)
+    order, keep = _order(b, memory_order), host_flag(b, return_prev, "return_prev")
+    places = _neighbours(b, name, dst, lanes)
+    _check(b, "add", places[0].buffer)
+    if among(value):
+        operands = broadcast(b, value, lanes, places[0].buffer.dtype).lanes
+    elif isinstance(value, (Ref, Buffer)):
+        operands = tuple(as_expr(b, r, places[0].buffer.dtype) for r in _neighbours(b, name, value, lanes))
+    else:
+        text = f"the value of T.{name} must be a vector of {lanes} or the first of {lanes} elements"
+        raise b.error("TL0206", f"{text}, got {describe(value)}")
+    olds = tuple(_emit(b, "add", r, (e,), order, keep) for r, e in zip(places, operands, strict=True))
+    return Vec(olds) if keep else None
+
+
+def _neighbours(b: Builder, name: str, start: Any, lanes: int) -> tuple[Ref, ...]:
+    """The elements from the start of a buffer or region on, or from an element on, along the last dimension."""
+    if is_vector(start):
+        found = tuple(Ref(buffer, at, b.span) for buffer, at in places_of(b, start))
+        if len(found) != lanes:
+            raise b.error("TL0206", f"T.{name} works on {lanes} elements, got {len(found)}")
+        return found
+    if isinstance(start, (Buffer, Ref)) and not is_element(start):
+        whole = region(b, start)
+        start = Ref(whole.buffer, whole.starts, b.span)
+    if not isinstance(start, Ref):
+        raise b.error("TL0206", f"T.{name} works on elements of a buffer, got {describe(start)}", help="index it: `C[i, j]`")
+    return tuple(_advance(b, start, k) if k else start for k in range(lanes))
 
 
 def _advance(b: Builder, ref: Ref, count: int) -> Ref:

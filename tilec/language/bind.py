@@ -16,6 +16,7 @@ from typing import Any
 
 from tilec.record import record
 from tilec.language.builder import Builder
+from tilec.language.keywords import settle
 from tilec.language.lanes import among, each
 from tilec.language.values import Primitive
 
@@ -87,6 +88,8 @@ def invoke(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...], kwarg
     """Binds the arguments of one call and makes it; TL0202 for unknown keywords, TL0203 for too many or too few."""
     names, only, required = parameters(fn)
     flags = fn.__code__.co_flags
+    if kwargs and not flags & _VARKEYWORDS:
+        args, kwargs = settle(name, args, kwargs, names + only)
     if len(args) > len(names) and not flags & _VARARGS:
         most = f"at most {len(names)} positional argument{'s' if len(names) != 1 else ''}"
         raise b.error("TL0203", f"`T.{name}` takes {most}, {len(args)} were given", help=signature(name, fn))

@@ -129,7 +129,7 @@ def modules() -> Mapping[str, Namespace]:
     layout |= {e.name: e.primitive() for e in sparse.LAYOUTS + later.LAYOUTS}
     emitters = {e.name: e.primitive() for e in later.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
-    hints = {name: Marker("annotation") for name in _HOST}
+    hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}
     hints |= {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {

@@ -60,7 +60,7 @@ def grid(b: Builder, *extents: Any) -> LoopSpec:
     return LoopSpec("grid", extents=_extents(b, "T.grid", extents), span=b.span)
 
 
-def Persistent(b: Builder, domain: Any, wave_size: Any, index: Any, group_size: Any = 8) -> LoopSpec:
+def Persistent(b: Builder, domain: Any, wave_size: Any, index: Any, group_size: Any = 8, num_stages: Any = 0) -> LoopSpec:
     """The tiles of `domain` that fall to block `index` of `wave_size`, the last dimension in groups of `group_size`."""
     if not isinstance(domain, (tuple, list)):
         raise b.error("TL0206", f"the domain of T.Persistent must be a list of extents, got {describe(domain)}")

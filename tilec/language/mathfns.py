@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, int_range
+from tilec.ir.dtypes import BOOL, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT32, INT32, DType, int_range
 from tilec.ir.expr import Call, Const, Expr, Reinterpret
 from tilec.language.access import as_expr, cast_expr, dtype_of, is_number
-from tilec.language.arith import binary, convert_to, logical, meet, select, unary
+from tilec.language.arith import binary, compare, convert_to, logical, meet, select, unary
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
+from tilec.language.context import host_flag
 from tilec.language.constants import convert, has_infinity, largest
 from tilec.language.fold import drop_nan_min
 from tilec.language.promote import arithmetic
@@ -102,9 +103,19 @@ def ceil(b: Builder, x: Any) -> Expr:
     return _rounding(b, "ceil", x)
 
 
-def round_(b: Builder, x: Any) -> Expr:
-    """The nearest whole number, ties to even."""
-    return _rounding(b, "round", x)
+def round_(b: Builder, x: Any, rounding_mode: Any = "ties-to-even") -> Any:
+    """The nearest whole number, ties to even; away from zero with rounding_mode="ties-away-from-zero"."""
+    if rounding_mode in (None, "ties-to-even"):
+        return _rounding(b, "round", x)
+    if rounding_mode != "ties-away-from-zero":
+        raise b.error("TL0206", f'the rounding of T.round is "ties-to-even" or "ties-away-from-zero", got {describe(rounding_mode)}')
+    value = as_expr(b, x)
+    if not value.dtype.is_float:
+        return _rounding(b, "round", value)
+    whole = _rounding(b, "trunc", value)
+    rest = as_expr(b, abs_(b, binary(b, "sub", value, whole)))
+    one = _define_binary("copysign", "")(b, Const(1.0, whole.dtype), value)
+    return select(b, compare(b, "ge", rest, 0.5), binary(b, "add", whole, one), whole)
 
 
 def trunc(b: Builder, x: Any) -> Expr:
@@ -246,8 +257,25 @@ def bitwise_not(b: Builder, x: Any) -> Expr:
 def cast(b: Builder, value: Any, dtype: Any, round: Any = "", sat: Any = True) -> Expr:
     """Conversion: floats round to nearest even, float to integer truncates, integers wrap, 8-bit floats saturate."""
     if round not in ("", "rn", None):
-        raise b.error("TL0206", f"T.cast rounds to nearest even, {describe(round)} is not supported")
-    return convert_to(b, value, dtype)
+        hint = "other roundings are instructions of later architectures; T.floor, T.ceil and T.trunc give whole numbers"
+        raise b.error("TL0206", f"T.cast rounds to nearest even, {describe(round)} is not supported", help=hint)
+    wanted = dtype_of(b, dtype)
+    if wanted not in (FLOAT8_E4M3, FLOAT8_E5M2) or host_flag(b, sat, "sat"):
+        return convert_to(b, value, wanted)
+    wide = as_expr(b, value)
+    size = as_expr(b, abs_(b, wide if wide.dtype.is_float else cast_expr(wide, FLOAT32)))
+    first = (464.0, math.nan) if wanted == FLOAT8_E4M3 else (61440.0, math.inf)  # ties go to the even neighbour
+    beyond = compare(b, "gt" if wanted == FLOAT8_E4M3 else "ge", size, first[0])
+    signed = _define_binary("copysign", "")(b, Const(first[1], FLOAT32), cast_expr(wide, FLOAT32))
+    return as_expr(b, select(b, beyond, cast_special(b, signed, wanted), convert_to(b, wide, wanted)))
+
+
+def cast_special(b: Builder, value: Expr, dtype: DType) -> Expr:
+    """NaN, or an infinity with its sign, in an 8-bit type; conversions would make the latter finite."""
+    if dtype == FLOAT8_E4M3:
+        return Const(math.nan, dtype)
+    below = compare(b, "lt", value, 0.0)
+    return as_expr(b, select(b, below, Const(-math.inf, dtype), Const(math.inf, dtype)))
 
 
 def Select(b: Builder, condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:

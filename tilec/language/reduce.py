@@ -81,7 +81,9 @@ def reduce_bitxor(b: Builder, buffer: Any, out: Any, dim: Any = -1, clear: Any =
     _reduce(b, "bitxor", buffer, out, dim, clear)
 
 
-def reduce(b: Builder, buffer: Any, out: Any, reduce_type: str, dim: Any = -1, clear: Any = True, nan_propagate: Any = False) -> None:
+def reduce(
+    b: Builder, buffer: Any, out: Any, reduce_type: str, dim: Any = -1, clear: Any = True, batch: Any = 1, nan_propagate: Any = False
+) -> None:
     """T.reduce_sum and its kin with the operation given by name."""
     if reduce_type not in OPS:
         raise b.error("TL0331", f"unknown reduction {describe(reduce_type)}", help=f"use one of {', '.join(OPS)}")

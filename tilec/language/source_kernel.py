@@ -17,6 +17,7 @@ from tilec.ir.kernel import Param
 from tilec.ir.tile import Evaluate
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
+from tilec.language.extern import import_source
 from tilec.language.launch import Kernel
 from tilec.language.show import describe
 from tilec.language.values import SourceSpec
@@ -26,12 +27,14 @@ _HEAD = re.compile(rf'(?:extern\s*"C"\s*)?(?:static\s+)?__global__\s+(?:static\s
 
 
 def CUDASourceCodeKernel(
-    b: Builder, *blocks: Any, threads: Any = None, source_code_or_path: Any, entry_name: Any = None, cluster_dims: Any = None
-) -> SourceSpec:
+    b: Builder, *blocks: Any, threads: Any = None, source_code_or_path: Any, entry_name: Any = None, cluster_dims: Any = None,
+    prelude: Any = None,
+) -> SourceSpec:  # fmt: skip
     """Launches a `__global__` function of the author's CUDA with the kernel's parameters in order, then its run-time sizes."""
     if not isinstance(source_code_or_path, str) or not (entry_name is None or isinstance(entry_name, str)):
         wrong = source_code_or_path if not isinstance(source_code_or_path, str) else entry_name
         raise b.error("TL0206", f"T.CUDASourceCodeKernel takes CUDA text and the name of a function in it, got {describe(wrong)}")
+    import_source(b, prelude)
     options = {} if cluster_dims is None else {"cluster_dims": cluster_dims}
     return SourceSpec(Kernel(b, *blocks, threads=threads, **options), source_code_or_path, entry_name or "")
 

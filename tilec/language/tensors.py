@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilec.ir.dtypes import HANDLE, INT32, INT64, DType, vector_of
+from tilec.ir.dtypes import HANDLE, INT32, INT64, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.tile import Stmt
 from tilec.language.access import as_expr, buffer_label, dtype_of, is_device, is_number, literal
@@ -34,8 +34,10 @@ def Tensor(b: Builder, shape: Any, dtype: Any = "float32", data: Any = None, str
     return TensorSpec(sizes, kind, None if strides is None else _strides(b, strides, len(sizes)), b.span)
 
 
-def StridedTensor(b: Builder, shape: Any, strides: Any, dtype: Any = "float32") -> TensorSpec:
+def StridedTensor(b: Builder, shape: Any, strides: Any, dtype: Any = "float32", scope: Any = "global", *, data: Any = None) -> Any:
     """A tensor in device memory with a stride, in elements, for each dimension."""
+    if data is not None:
+        return view(b, data, shape, dtype, strides)
     spec = Tensor(b, shape, dtype, strides=strides)
     assert isinstance(spec, TensorSpec)
     return spec
@@ -82,6 +84,8 @@ def _strides(b: Builder, strides: Any, rank: int) -> tuple[Any, ...]:
 
 def const(b: Builder, names: Any, *more: Any, dtype: Any = "int32") -> ConstSpec:
     """Compile-time sizes by name, bound from tensors or -D: T.const("M, N")."""
+    if len(more) == 1 and (isinstance(more[0], DType) or lookup(str(more[0])) is not None):
+        more = ()  # a type: T.const("M", "int32")
     found = _names(b, "const", (names, *more))
     return ConstSpec(found, len(found) == 1, b.span)
 
@@ -126,8 +130,10 @@ def reshape(b: Builder, src: Any, shape: Any) -> Buffer:
     return view(b, src, shape, None)
 
 
-def view(b: Builder, src: Any, shape: Any = None, dtype: Any = None) -> Buffer:
+def view(b: Builder, src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
     """The same bytes under another shape and element type."""
+    if strides is not None and shape is not None:
+        _check_dense(b, shape, strides)
     source = buffer_of(src)
     if source is None or isinstance(src, Ref):
         raise b.error("TL0206", f"a view needs a whole buffer, got {describe(src)}")
@@ -145,6 +151,17 @@ def view(b: Builder, src: Any, shape: Any = None, dtype: Any = None) -> Buffer:
     if source.address is not None:
         return Buffer(name, kind, extents, source.scope, address=source.address, span=b.span, lanes=lane_count(wanted))
     return Buffer(name, kind, extents, source.scope, view_of=source, workspace=source.workspace, span=b.span, lanes=lane_count(wanted))
+
+
+def _check_dense(b: Builder, shape: Any, strides: Any) -> None:
+    """Refuses strides other than those of a row-major buffer."""
+    step: Any = 1
+    given = shape_items(b, strides)
+    for extent, stride in zip(reversed(shape_items(b, shape)), reversed(given), strict=True):
+        if extent != 1 and not (stride == step or equal(as_expr(b, stride), as_expr(b, step))):
+            hint = "index the source in T.Parallel, or declare the parameter as T.StridedTensor"
+            raise b.error("TL0342", "a view lies as its source does, row by row; other strides are not supported", help=hint)
+        step = step * extent if isinstance(step, int) and isinstance(extent, int) else binary(b, "mul", extent, step)
 
 
 def _view_shape(b: Builder, source: Buffer, kind: DType, shape: Any) -> tuple[Expr, ...]:

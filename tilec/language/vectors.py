@@ -81,8 +81,8 @@ def pack(b: Builder, dtype: DType, parts: tuple[Any, ...]) -> Vec:
     return Vec(tuple(arith.cast(b, p, dtype.lane) for p in parts))
 
 
-def convert_to(b: Builder, value: Any, dtype: Any, round: Any = "", sat: Any = True) -> Any:
-    """Conversion: floats round to nearest even, float to integer truncates, integers wrap, 8-bit floats saturate."""
+def convert_to(b: Builder, value: Any, dtype: Any, round: Any = "", sat: Any = True, rbits: Any = None) -> Any:
+    """Conversion: floats round to nearest even, float to integer truncates, integers wrap, 8-bit floats saturate (not with sat=False)."""
     wanted = dtype_of(b, dtype, vectors=True)
     if wanted.lanes == 1 and not among(value):
         return mathfns.cast(b, value, wanted, round, sat)
