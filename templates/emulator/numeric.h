@@ -402,6 +402,15 @@ inline T wrap_mul(T a, T b) {
   return static_cast<T>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
 }
 
+// The next number of a loop, or `stop` where that is not farther away: no step leaves the type.
+template <typename T>
+inline T step_to(T i, T by, T stop) {
+  const unsigned long long at = static_cast<unsigned long long>(i), step = static_cast<unsigned long long>(by);
+  const unsigned long long end = static_cast<unsigned long long>(stop);
+  const bool more = by > T(0) ? end - at > step : at - end > 0ull - step;
+  return more ? static_cast<T>(at + step) : stop;
+}
+
 template <typename T>
 inline T wrap_abs(T a) { return a < T(1) ? static_cast<T>(0ull - static_cast<unsigned long long>(a)) : a; }
 

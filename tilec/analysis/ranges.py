@@ -107,6 +107,15 @@ def fits_int32(e: Expr, facts: Facts = NO_FACTS) -> bool:
     return within((lo, hi), INT32) and within((lo, hi), e.dtype)
 
 
+def passes_end(stop: Expr, step: int | None, facts: Facts = NO_FACTS) -> bool:
+    """True when a counter that a loop advances by `step` (None: not known) up to `stop` may leave its type in the last step."""
+    if step is None:
+        return True
+    lo, hi = interval(stop, facts)
+    last = hi - 1 + step if step > 0 else lo + 1 + step
+    return not within((last, last), stop.dtype)
+
+
 def _true_product(term: Expr, facts: Facts) -> Interval:
     """The range of a monomial over the exact integers: its own type may be too narrow for it."""
     match term:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from tilec.analysis.facts import Facts
+from tilec.analysis.ranges import passes_end
 from tilec.diagnostics import Span
 from tilec.emit.advance import advancing
 from tilec.emit.by_hand import (
@@ -290,10 +291,16 @@ class BodyWriter:
         start, stop = spell.expr(s.start, facts), once(s.stop, "stop")
         if step is None:
             by = once(s.step, "step")
-            relation, advance = f"!= {stop} && ({by} > 0) == ({name} < {stop}) && {name} !=", f"{name} += {by}"
+            relation = f"!= {stop} && ({by} > 0) == ({name} < {stop}) && {name} !="
         else:
-            relation = "<" if step > 0 else ">"
-            advance = {1: f"++{name}", -1: f"--{name}"}.get(step, f"{name} += {step}" if step > 0 else f"{name} -= {-step}")
+            by, relation = str(step), "<" if step > 0 else ">"
+        if passes_end(s.stop, step, facts):
+            spell.need("step_to")
+            advance = f"{name} = step_to<{kind}>({name}, {by}, {stop})"
+        elif step is None or abs(step) > 1:
+            advance = f"{name} -= {-step}" if step is not None and step < 0 else f"{name} += {by}"
+        else:
+            advance = f"++{name}" if step > 0 else f"--{name}"
         body = self.sequence(s.body, inner)
         text = render(
             "parallel/for.cu.jinja", unroll=s.unroll, type=kind, var=name, start=start, relation=relation, stop=stop, advance=advance,

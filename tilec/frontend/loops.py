@@ -210,7 +210,7 @@ class _Recorder:
         """One counted loop: serial, unroll, vectorized or pipelined."""
         m = self.m
         m.b.span = spec.span
-        dtype = counter_type(spec.start, spec.stop, spec.step)
+        dtype = spec.start.dtype if isinstance(spec.start, Expr) else counter_type(spec.start, spec.stop, spec.step)
         start, stop, step = (arith.as_expr(m.b, v, dtype) for v in (spec.start, spec.stop, spec.step))
         var = self._var(0, dtype)
         body = self._record("vectorized" if spec.kind == "vectorized" else "serial")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec.ir.dtypes import BOOL, INT32, INT64, DType, Kind
+from tilec.ir.dtypes import BOOL, INT32, INT64, UINT64, DType, Kind
 from tilec.ir.expr import Const, Expr
 from tilec.language.access import as_expr, cast_expr, host_int, is_device, is_number
 from tilec.language.bind import Entry, works
@@ -74,14 +74,14 @@ def Persistent(b: Builder, domain: Any, wave_size: Any, index: Any, group_size: 
 def counted(b: Builder, kind: str, start: Any, stop: Any, step: Any, options: dict[str, Any] | None = None) -> LoopSpec:
     """A counted loop of `kind`, with Python's reading of one, two or three arguments.
 
-    Host bounds stay ints. With a device bound, all three are expressions of one signed type of at least 32 bits, the counter's.
+    Host bounds stay ints. With a device bound, all three are expressions of one type of at least 32 bits, the counter's.
     """
     first, last = (0, start) if stop is None else (start, stop)
     parts = [_bound(b, v) for v in (first, last, 1 if step is None else step)]
     if parts[2] == 0 or (isinstance(parts[2], Const) and parts[2].value == 0):
         raise b.error("TL0206", "the step of a loop must not be zero")
     if any(isinstance(p, Expr) for p in parts):
-        dtype = counter_dtype(*(p.dtype for p in parts if isinstance(p, Expr)))
+        dtype = UINT64 if _is_upward_uint64(*parts) else counter_dtype(*(p.dtype for p in parts if isinstance(p, Expr)))
         parts = [as_expr(b, p, dtype) if is_number(p) else cast_expr(p, dtype) for p in parts]
     return LoopSpec(kind, parts[0], parts[1], parts[2], options=options or {}, span=b.span)
 
@@ -92,6 +92,13 @@ def counter_dtype(*bounds: DType) -> DType:
     for d in bounds:
         result = common(result, INT64 if d.bits == 64 or (d.kind is Kind.UINT and d.bits == 32) else INT32)
     return result
+
+
+def _is_upward_uint64(start: Any, stop: Any, step: Any) -> bool:
+    """True for bounds that may lie beyond int64, and no number below zero among them."""
+    parts = (start, stop, step)
+    unsigned = all(p.dtype.kind is Kind.UINT if isinstance(p, Expr) else p >= 0 for p in parts)
+    return unsigned and any(isinstance(p, Expr) and p.dtype is UINT64 for p in parts)
 
 
 def _bound(b: Builder, value: Any) -> Any:

@@ -13,7 +13,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import divisor
 from tilec.analysis.simplify import simplify
-from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.dtypes import INT32, INT64, UINT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Logical, Var
 from tilec.layout.fragment import REPLICA, Digit, FragmentLayout, thread_places
 from tilec.layout.shared import CHUNK, SharedLayout
@@ -158,8 +158,8 @@ def layout_values(layout: FragmentLayout, thread: Var, digits: Sequence[Expr]) -
 
 
 def compare(op: str, a: Expr, b: Expr) -> Compare:
-    """a op b, in 64 bits when either side is."""
-    dtype = INT64 if INT64 in (a.dtype, b.dtype) or a.dtype != b.dtype else a.dtype
+    """a op b of extents and of indices beside them, in 64 bits when either side is: an unsigned one stays unsigned."""
+    dtype = a.dtype if a.dtype == b.dtype else UINT64 if UINT64 in (a.dtype, b.dtype) else INT64
     return Compare(op, cast(a, dtype), cast(b, dtype))
 
 

@@ -108,13 +108,16 @@ def _for(s: For, st: State, mask: Mask) -> None:
 
 def _lane_counts(start: Value, stop: Value, step: Value, mask: Mask) -> Any:
     """Per iteration: the lanes still inside their own bounds, and the value of the loop variable of each."""
-    now = np.asarray(start).astype(np.int64)
+    now = np.asarray(start)
+    end, by = (np.asarray(x).astype(np.uint64) for x in (stop, step))
     while True:
         live = np.where(step > 0, now < stop, now > stop)
         if not mask_any(mask_and(mask, live)):
             return
-        yield live, now.astype(np.asarray(start).dtype)
-        now = now + step
+        yield live, now
+        at = now.astype(np.uint64)
+        more = np.where(step > 0, end - at > by, at - end > np.negative(by))  # else the next number would be `stop` or beyond it
+        now = np.where(live & more, at + by, end).astype(now.dtype)
 
 
 def _loop(body: Stmt, st: State, mask: Mask, counts: Any, s: For) -> None:
