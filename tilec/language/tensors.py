@@ -157,6 +157,8 @@ def _check_dense(b: Builder, shape: Any, strides: Any) -> None:
     """Refuses strides other than those of a row-major buffer."""
     step: Any = 1
     given = shape_items(b, strides)
+    if len(given) != len(shape_items(b, shape)):
+        raise b.error("TL0310", f"{len(given)} strides for {len(shape_items(b, shape))} dimensions")
     for extent, stride in zip(reversed(shape_items(b, shape)), reversed(given), strict=True):
         if extent != 1 and not (stride == step or equal(as_expr(b, stride), as_expr(b, step))):
             hint = "index the source in T.Parallel, or declare the parameter as T.StridedTensor"
