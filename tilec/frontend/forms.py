@@ -23,7 +23,7 @@ from tilec.frontend.request import ArgSpec
 from tilec.frontend.source import expression
 from tilec.frontend.syntax import parameters, walk
 from tilec.frontend.values import Fatal, Frame, Function, Poison
-from tilec.ir.dtypes import INT32, INT64, STORED, UINT8, DType, lookup
+from tilec.ir.dtypes import FLOAT32, INT32, INT64, STORED, TFLOAT32, UINT8, DType, lookup
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.language.builder import Builder
@@ -128,7 +128,7 @@ def _as_elements(buffer: Buffer, spec: ArgSpec) -> ArgSpec:
 
 def _check_spec(m: Machine, buffer: Buffer, spec: ArgSpec) -> None:
     wanted = lookup(spec.dtype)
-    if wanted != buffer.dtype:
+    if wanted != (FLOAT32 if buffer.dtype == TFLOAT32 else buffer.dtype) and wanted != buffer.dtype:
         raise m.fail("TL0208", f"--arg {buffer.name} is {spec.dtype}, its annotation says {buffer.dtype}", buffer.span)
     if len(spec.shape) != buffer.rank:
         raise m.fail("TL0208", f"--arg {buffer.name} has {len(spec.shape)} dimensions, its annotation has {buffer.rank}", buffer.span)

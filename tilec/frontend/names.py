@@ -14,8 +14,9 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Frame, Poison, Stale
-from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Let
+from tilec.ir.visit import walk_expr
 from tilec.language import lanes, regions
 from tilec.language.values import Ref, Slice, Value, Vec
 
@@ -123,6 +124,8 @@ def snapshot(m: Machine, value: Value, name: str, span: Span) -> Value:
         return value
     var = Var(name, value.dtype, VarKind.LET, span=span)
     m.b.emit(Let(var, value, span))
+    if not any(isinstance(e, (Load, Call)) for e in walk_expr(value)):
+        m.b.snapshots[var] = value
     return var
 
 

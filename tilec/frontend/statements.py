@@ -17,9 +17,9 @@ from tilec.frontend.classes import make_class
 from tilec.frontend.expressions import AUGMENTED, binary, closure, host_item, items_of, spread, truth
 from tilec.frontend.launches import launch_source, run_with
 from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
-from tilec.frontend.names import assigned, bind, import_name, is_var, lookup, snapshot
+from tilec.frontend.names import assigned, bind, find, import_name, is_var, lookup, snapshot
 from tilec.frontend.syntax import walk
-from tilec.frontend.values import ClassValue, Fatal, Frame, Module, Poison, Reported
+from tilec.frontend.values import ClassValue, Fatal, Frame, Instance, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Call, Const, Expr
 from tilec.ir.tile import Break, Continue, Evaluate, Store
 from tilec.language import regions
@@ -39,6 +39,10 @@ def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
             return run_statement(m, body, frame)
 
 
+_CHANGEABLE = (list, dict, set, Instance, ClassValue, Poison)
+"""Values that are other ones after a call of a method of theirs that is not understood."""
+
+
 def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
     """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host)."""
     m.step(node, frame)
@@ -52,12 +56,19 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
         if _leaves(node):
             raise mark from None
         for name in assigned(node) | mutated(node):
-            held = frame.names.get(name)
-            if m.recording and name not in assigned(node) and not isinstance(held, (list, dict, set)):
-                continue  # a tile, a tensor or a module is what it was
-            if not (m.recording and is_var(held)):
+            if name not in assigned(node) and not _changeable(m, frame, name, node):
+                continue  # a tile, a tensor, a function or a module is what it was
+            if not (m.recording and is_var(frame.names.get(name))):
                 frame.outer.get(name, frame).names[name] = Poison(name, mark)
         return None
+
+
+def _changeable(m: Machine, frame: Frame, name: str, node: cst.CSTNode) -> bool:
+    """True for a name whose value is perhaps another one after a statement that is not understood."""
+    try:
+        return isinstance(find(m, frame, name, frame.source.span(node)), _CHANGEABLE)
+    except CompileError:
+        return True
 
 
 def _leaves(node: cst.CSTNode) -> bool:

@@ -72,6 +72,7 @@ class Builder:
     random: Any = None  # the launch, seed, sequence and count of draws of T.rng_init
     pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
     domain: Domain | None = None  # while in_parallel
+    snapshots: dict[Var, Expr] = field(default_factory=dict)  # what names hold that depends on no memory
     target: Target = SM90A
     in_function: bool = False  # recording a kernel function, though perhaps not yet a launch
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's

@@ -13,6 +13,7 @@ from tilec.diagnostics import Label
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Scope
 from tilec.ir.tile import Region, Store
+from tilec.ir.visit import substitute, walk_expr
 from tilec.language.access import as_expr, buffer_label, element, expand, index, read, where
 from tilec.language.arith import binary
 from tilec.language.builder import Builder
@@ -24,6 +25,9 @@ from tilec.language.values import Ref, Slice
 __all__ = ["element", "is_element", "pair", "read", "region", "sliced_dims", "write"]
 
 ZERO, ONE = Const(0, INT32), Const(1, INT32)
+
+_DEPTH = 8  # names defined by names that are looked through for the length of a slice
+_SIZE = 400  # nodes of the longest expressions in that search
 
 
 def is_element(value: Any) -> bool:
@@ -83,9 +87,24 @@ def _box(b: Builder, ref: Ref, dim: int, item: Any) -> tuple[Expr, Expr]:
     size = ref.buffer.shape[dim]
     start = ZERO if item.start is None else _bound(b, ref, dim, item.start)
     stop = size if item.stop is None else _bound(b, ref, dim, item.stop)
-    extent = difference(stop, start)
+    extent = _length(b, stop, start)
     _check_box(b, ref, dim, start, extent)
     return start, extent
+
+
+def _length(b: Builder, stop: Expr, start: Expr) -> Expr:
+    """stop - start; where that is no number, names give way to what they hold: `H1 = H0 + 64; A[H0:H1]` has 64 rows."""
+    extent = difference(stop, start)
+    for _ in range(_DEPTH):
+        if constant(extent) is not None:
+            return extent
+        inner = substitute(stop, b.snapshots), substitute(start, b.snapshots)
+        if inner == (stop, start) or sum(1 for e in inner for _ in walk_expr(e)) > _SIZE:
+            break
+        stop, start = inner
+        found = difference(stop, start)
+        extent = found if constant(found) is not None else extent
+    return extent
 
 
 def _bound(b: Builder, ref: Ref, dim: int, value: Any) -> Expr:

@@ -76,16 +76,18 @@ def dense(shape: tuple[int, ...], itemsize: int) -> SharedLayout:
     return SharedLayout(shape, itemsize, shape[-1] if shape else 1)
 
 
-def conflict_free(shape: tuple[int, ...], itemsize: int) -> SharedLayout:
+def conflict_free(shape: tuple[int, ...], itemsize: int, compact: bool = False) -> SharedLayout:
     """The layout that ldmatrix (also .trans) and 16-byte row accesses meet without bank conflicts.
 
     Rows of 32 bytes or a greater power of two are swizzled; other rows of whole chunks get a pitch of an odd number of
-    chunks; anything else stays plain.
+    chunks; anything else stays plain. A `compact` layout swizzles rows of 128 bytes or a multiple, too, which takes no bytes more.
     """
     row = shape[-1] * itemsize
     if len(shape) < 2 or row % CHUNK or prod(shape[:-1]) == 1:
         return dense(shape, itemsize)
     chunks = row // CHUNK
+    if compact and chunks % 8 == 0:
+        return SharedLayout(shape, itemsize, shape[-1], Swizzle(7, (chunks & -chunks).bit_length() - 1))
     if chunks & (chunks - 1):
         return SharedLayout(shape, itemsize, (chunks + (chunks % 2 == 0)) * CHUNK // itemsize)
     if chunks == 1:

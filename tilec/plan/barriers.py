@@ -71,6 +71,10 @@ class Pending:
         found = self.plain()._clashes(then.plain())
         return frozenset(b for b in found if not self._alike(then, b)) if self.owned and then.owned else found
 
+    def tiles(self) -> Tiles:
+        """All that is touched."""
+        return frozenset().union(*self._others(), (o.tile for o in self.owned))
+
     def _alike(self, then: Pending, tile: Buffer) -> bool:
         """True when each thread has touched, and will touch, its own elements of a tile only."""
         others = (*self._others(), *then._others())
@@ -118,7 +122,7 @@ def _updated(updates: Updates) -> Tiles:
 
 
 @dataclass(slots=True)
-class _Walk:
+class Walk:
     """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch. `trusting`: where
     threads part, the author has written the barriers that are needed."""
 
@@ -408,4 +412,4 @@ def place_barriers(
     def tracked(buffer: Buffer) -> bool:
         return buffer.scope is Scope.SHARED or buffer in shared
 
-    return _Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]
+    return Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 from tilec.record import record
@@ -37,7 +38,8 @@ from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat, touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
-from tilec.plan.shared import check_limit, place_tiles, tile_layouts
+from tilec.plan.overlap import overlap, with_meetings
+from tilec.plan.shared import ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
@@ -255,8 +257,8 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     Pipelines keep as many versions of their tiles as the author asked for, or as fit.
     """
     asked = max((s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)), default=0)
-    for stages in range(asked, 0, -1):
-        found = _body(room, symbol, divisors, aligned, stages)
+    for stages, compact in product(range(asked, 0, -1) if asked else (0,), (False, True)):
+        found = _body(room, symbol, divisors, aligned, stages, compact)
         if found.shared_bytes <= room.target.shared_per_block_max:
             if stages == asked:
                 return found
@@ -269,8 +271,8 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     return found
 
 
-def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, stages: int) -> Variant:
-    """A body whose pipelines have at most `stages` versions of their tiles."""
+def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, stages: int, compact: bool = False) -> Variant:
+    """A body whose pipelines have at most `stages` versions of their tiles; `compact` ones take no bytes against bank conflicts."""
     launch, legal = room.launch, room.legal
     facts = Facts().with_launch(launch, room.threads)
     for v, n in divisors.items():
@@ -280,7 +282,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     operands = frozenset(
         r.buffer for s in walk_stmt(legal.body) if isinstance(s, Gemm) and legal.gemms[id(s)].kind == "mma" for r in (s.a, s.b)
     )
-    layouts = tile_layouts(_shared_buffers(legal.body), operands)
+    layouts = tile_layouts(_shared_buffers(legal.body), operands, compact)
     bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
     layouts |= bulk
     setting = Setting(
@@ -297,12 +299,16 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
         body = lowering.sequence((legal.body,), facts, True)
     if room.hand is not None:
         body = with_barriers(body, room.hand.hopper or launch.cluster != ALONE)
-    reads, writes = touched([legal.body])
-    both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
-    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
     tiles, total = place_tiles(layouts, versions, bulk)
+    if total > room.target.shared_per_block_max and room.hand is None and launch.cluster == ALONE:
+        shared = overlap(body, {b: t.bytes for b, t in tiles.items() if storage(b) is b}, ALIGNMENT)
+        body = with_meetings(body, shared.meetings)
+        tiles, total = place_tiles(layouts, versions, offsets=shared.offsets)
+    reads, writes = touched([legal.body])
+    both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
+    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
     for s in walk_stmt(legal.body):
         if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):

@@ -1,6 +1,7 @@
 """Where each shared tile lies in the block's memory, and in which layout.
 
-Tiles that an mma reads are laid out without bank conflicts; others stay row-major. Every tile has a place of its own.
+Tiles that an mma reads are laid out without bank conflicts; others stay row-major. Every tile has a place of its own, unless the
+block's memory is too small for that (see `overlap`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BULK_ALIGNMENT = 1024
 """The same for tiles whose rows the copy engine or warp-group products exchange."""
 
 
-def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict[Buffer, SharedLayout]:
+def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer], compact: bool = False) -> dict[Buffer, SharedLayout]:
     """The layout of every shared buffer; `operands` are those that tensor cores read.
 
     Views share the bytes of their owner, so owner and views keep dense rows, and one swizzle serves them all.
@@ -34,7 +35,7 @@ def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict
     for owner, members in groups.items():
         if owner not in members:
             members.append(owner)
-        wanted = [conflict_free(static_shape(b), b.dtype.bytes) for b in members if b in operands]
+        wanted = [conflict_free(static_shape(b), b.dtype.bytes, compact) for b in members if b in operands]
         if len(members) == 1:
             out[owner] = wanted[0] if wanted else dense(static_shape(owner), owner.dtype.bytes)
             continue
@@ -46,17 +47,19 @@ def tile_layouts(buffers: Iterable[Buffer], operands: frozenset[Buffer]) -> dict
 
 
 def place_tiles(
-    layouts: Mapping[Buffer, SharedLayout], stages: Mapping[Buffer, int], bulk: Collection[Buffer] = ()
+    layouts: Mapping[Buffer, SharedLayout], stages: Mapping[Buffer, int], bulk: Collection[Buffer] = (),
+    offsets: Mapping[Buffer, int] | None = None,
 ) -> tuple[dict[Buffer, SharedTile], int]:
-    """Offsets of all tiles, owners in order, views at their owner's; and the bytes of the block. `bulk` are tiles for the copy engine."""
+    """Offsets of all tiles, owners in order, views at their owner's; and the bytes of the block. `bulk` are tiles for the copy
+    engine; `offsets` are places already chosen."""
     tiles: dict[Buffer, SharedTile] = {}
     top = 0
     for b, layout in layouts.items():
         if storage(b) is b:
             top = -(-top // BULK_ALIGNMENT) * BULK_ALIGNMENT if b in bulk else top
-            tile = SharedTile(layout, top, stages.get(b, 1))
+            tile = SharedTile(layout, top if offsets is None else offsets[b], stages.get(b, 1))
             tiles[b] = tile
-            top += -(-tile.bytes // ALIGNMENT) * ALIGNMENT
+            top = max(top, tile.offset + -(-tile.bytes // ALIGNMENT) * ALIGNMENT)
     for b, layout in layouts.items():
         if storage(b) is not b:
             owner = tiles[storage(b)]

@@ -1,0 +1,71 @@
+"""Tiles that would not fit side by side share bytes once they are dead, and rows are swizzled where padding would not fit."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from tests.compiling import compile_text, run_emulated, run_reference
+from tests.toolchain import needs_gxx
+from tilec.layout.shared import conflict_free
+from tilec.plan.plan import SharedTile
+
+LIMIT = 163 * 1024  # bytes of shared memory that a block may have on sm_80
+
+AFTER = """
+import tilelang.language as T
+
+@T.prim_func
+def k(A: T.Tensor((192, 256), "float16"), B: T.Tensor((96, 256), "float16"), C: T.Tensor((192, 256), "float16"),
+      D: T.Tensor((96, 256), "float16"), E: T.Tensor((192, 256), "float16")):
+    with T.Kernel(1, threads=128) as bx:
+        first = T.alloc_shared((192, 256), "float16")
+        both = T.alloc_shared((96, 256), "float16")
+        last = T.alloc_shared((192, 256), "float16")
+        T.copy(A, first)
+        for i, j in T.Parallel(192, 256):
+            C[i, j] = first[191 - i, 255 - j]
+        for step in T.serial(2):
+            T.copy(B, both)
+            for i, j in T.Parallel(96, 256):
+                D[i, j] = both[95 - i, 255 - j] + first[i, j]
+        T.copy(C, last)
+        for i, j in T.Parallel(192, 256):
+            E[i, j] = last[191 - i, j] + both[i // 2, j]
+"""
+
+
+def test_dead_tiles_give_their_bytes() -> None:
+    (plan,) = compile_text(AFTER).plans
+    (variant, *_) = plan.launches[0].variants
+    at = {b.name: (p.offset, p.offset + p.bytes) for b, p in variant.placements.items() if isinstance(p, SharedTile)}
+    assert sum(stop - start for start, stop in at.values()) > LIMIT >= variant.shared_bytes
+    meeting = {pair for pair in combinations(sorted(at), 2) if at[pair[0]][0] < at[pair[1]][1] and at[pair[1]][0] < at[pair[0]][1]}
+    assert meeting == {("first", "last")}  # `both` lives with either
+
+
+@needs_gxx
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+def test_bytes_are_given_when_all_threads_are_done(mode: str) -> None:
+    rng = np.random.default_rng(5)
+    values = {n: rng.integers(-100, 100, (192, 256)).astype(np.float16) for n in "ACE"}
+    values |= {n: rng.integers(-100, 100, (96, 256)).astype(np.float16) for n in "BD"}
+    compiled = compile_text(AFTER)
+    meant, found = run_reference(compiled, values), run_emulated(compiled, values, mode)
+    assert np.array_equal(meant["C"], values["A"][::-1, ::-1])
+    assert np.array_equal(meant["D"], values["B"][::-1, ::-1] + values["A"][:96])
+    assert np.array_equal(meant["E"], meant["C"][::-1] + np.repeat(values["B"], 2, 0))
+    for name in "CDE":
+        assert np.array_equal(found[name], meant[name])
+
+
+@pytest.mark.parametrize("columns", [64, 128, 192, 320, 384, 576, 640, 1152])
+def test_compact_rows_meet_every_bank_once(columns: int) -> None:
+    layout = conflict_free((32, columns), 2, compact=True)
+    places = np.array([[layout.offset((i, j)) for j in range(columns)] for i in range(32)])
+    assert layout.bytes == 32 * columns * 2 and sorted(places.ravel()) == list(range(32 * columns))
+    for row in range(0, 32, 8):
+        for chunk in range(0, columns, 8):
+            assert len({int(places[row + k, chunk]) // 8 % 8 for k in range(8)}) == 8, "eight rows of one chunk: eight groups of banks"
