@@ -122,7 +122,7 @@ def _updated(updates: Updates) -> Tiles:
 
 
 @dataclass(slots=True)
-class Walk:
+class _Walk:
     """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch. `trusting`: where
     threads part, the author has written the barriers that are needed."""
 
@@ -401,6 +401,11 @@ def _count(s: PStmt) -> int:
     return sum(isinstance(x, PBarrier) for x in walk_plan(s))
 
 
+def shared_tiles(s: PStmt) -> Tiles:
+    """The shared tiles that a statement touches, views counted as their owners."""
+    return _Walk(lambda b: b.scope is Scope.SHARED, lambda e: False).effects(s).tiles()
+
+
 def place_barriers(
     body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False,
     writers: Mapping[int, tuple[Writer, ...]] = NO_WRITERS,
@@ -412,4 +417,4 @@ def place_barriers(
     def tracked(buffer: Buffer) -> bool:
         return buffer.scope is Scope.SHARED or buffer in shared
 
-    return Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]
+    return _Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]

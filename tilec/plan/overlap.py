@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilec.ir.expr import Buffer, Scope
-from tilec.plan.barriers import Walk
+from tilec.ir.expr import Buffer
+from tilec.plan.barriers import shared_tiles
 from tilec.plan.plan import PBarrier, PSeq, PStmt, Stepped
 from tilec.record import record
 
@@ -49,10 +49,9 @@ def _units(body: PSeq) -> Iterator[PStmt]:
 
 def lives(body: PSeq) -> dict[Buffer, Life]:
     """When each shared tile lives, views counted with their owners."""
-    walk = Walk(lambda b: b.scope is Scope.SHARED, lambda e: False)
     found: dict[Buffer, Life] = {}
     for k, s in enumerate(_units(body)):
-        for b in walk.effects(s).tiles():
+        for b in shared_tiles(s):
             found[b] = Life(found[b].first if b in found else k, k)
     return found
 
