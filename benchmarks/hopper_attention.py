@@ -57,23 +57,23 @@ def prepare(folder: Path, rules: bool) -> None:
     """Compiles every kernel to FOLDER/NAME.cu and NAME.so; says what ptxas has against one."""
     from tilec import targets
     from tilec.driver import Options, compile_source
-    from tilec.plan import hopper_attention
+    from tilec.plan.hopper import attention
 
     target = targets.lookup("sm_90a")
     assert target is not None
     folder.mkdir(parents=True, exist_ok=True)
     source = HERE / "kernels" / "attention.py"
-    usual = hopper_attention.RULES
+    usual = attention.RULES
     for case, rule in wanted(rules):
         b, h, s, d, causal = case
-        hopper_attention.RULES = replace(usual, **RULES[rule])
+        attention.RULES = replace(usual, **RULES[rule])
         m, n = BLOCKS[d]
         defines = {"batch": b, "heads": h, "seq": s, "dim": d, "causal": causal, "block_m": m, "block_n": n}
         done = compile_source(Options(str(source), source.read_bytes(), target, defines=defines))
         if not done.plans[0].launches[0].variants[0].tensor_maps:
             raise SystemExit(f"{case} does not take the Hopper path: {[x.message for x in done.diagnostics]}")
         (folder / f"{name_of(case, rule)}.cu").write_text(done.cu, encoding="utf-8")
-    hopper_attention.RULES = usual
+    attention.RULES = usual
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda k: build(folder, name_of(*k)), wanted(rules)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.hopper.attention import Attention
 from tests.hopper.chains import Gradients
-from tilec.plan.hopper_balance import AROUND, balanced, excess
+from tilec.plan.hopper.balance import AROUND, balanced, excess
 
 CASES = [(32, 128, 24, 64, 2), (64, 64, 5, 64, 1), (11, 256, 48, 16, 1), (32, 128, 8, 64, 2), (5, 3, 2, 10, 1), (64, 16, 6, 128, 2)]
 

@@ -9,14 +9,14 @@ from tests.toolchain import needs_gxx
 from tilec import emulator
 from tilec.emit.hosteval import evaluate
 from tilec.emit.manifest import parse
-from tilec.plan import hopper_padding
+from tilec.plan.hopper import gemm_padding
 
 MODES = [emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3)]
 
 
 def padded_text(g: Gemm, monkeypatch: pytest.MonkeyPatch) -> str:
     """The file of a kernel that pads operands of any size."""
-    monkeypatch.setattr(hopper_padding, "LEAST", 1)
+    monkeypatch.setattr(gemm_padding, "LEAST", 1)
     return g.compiled(opt_level=3).cu
 
 

@@ -20,7 +20,7 @@ from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.by_hand import span_of
 from tilec.plan.hand_products import row_of
 from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
-from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import PGemm
 from tilec.record import record
 

@@ -20,7 +20,7 @@ from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, INT64, DType
 from tilec.ir.expr import Binary, Call, Compare, Const, Expr
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast, static_shape
-from tilec.plan.hopper_plan import Operand, TensorMap
+from tilec.plan.hopper.plan import Operand, TensorMap
 from tilec.plan.plan import BulkStore, Chained, PSeq, Streamed, Variant, WarpSpecialized
 from tilec.plan.reach import ELEMENT_TYPES
 from tilec.plan.walk import walk_plan

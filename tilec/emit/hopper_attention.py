@@ -1,4 +1,4 @@
-"""The CUDA text of a kernel that streams tiles past a held one; see `plan.hopper_attention` for what it does.
+"""The CUDA text of a kernel that streams tiles past a held one; see `plan.hopper.attention` for what it does.
 
     StreamWriter(spell, comment, write, tile_lines).text("attention", parameters, ["Q_map", "K_map", "V_map", "O_map"])
 """
@@ -17,7 +17,7 @@ from tilec.emit.render import render
 from tilec.ir.dtypes import BFLOAT16, INT32
 from tilec.ir.expr import Binary, Const, Var
 from tilec.ir.visit import substitute
-from tilec.plan.hopper_plan import WARP_GROUP, Operand
+from tilec.plan.hopper.plan import WARP_GROUP, Operand
 from tilec.plan.plan import BulkStore, JoinLanes, PackRegisters, PSeq, Registers, Streamed, WhenScaled
 from tilec.plan.walk import walk_plan
 

@@ -1,4 +1,4 @@
-"""The CUDA text of a kernel that chains products; see `plan.hopper_chain` for what it does.
+"""The CUDA text of a kernel that chains products; see `plan.hopper.chain` for what it does.
 
     ChainWriter(spell, comment, write, tile_lines).text("gradients", parameters, ["K_map", "V_map", ...])
 """
@@ -20,8 +20,8 @@ from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr
 from tilec.plan.domains import static_shape
-from tilec.plan.hopper_chain_plan import ChainProduct, TileRead
-from tilec.plan.hopper_plan import WARP_GROUP, Operand, TensorMap
+from tilec.plan.hopper.chain_plan import ChainProduct, TileRead
+from tilec.plan.hopper.plan import WARP_GROUP, Operand, TensorMap
 from tilec.plan.plan import BulkAdd, BulkStore, Chained, ChainStep, Multiply, PSeq, Publish, Settle
 from tilec.plan.walk import walk_plan
 

@@ -19,7 +19,7 @@ from tilec.ir.expr import Buffer, Const, Var, VarKind
 from tilec.ir.kernel import Kernel, Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK
-from tilec.plan.hopper_plan import MULTIPROCESSORS
+from tilec.plan.hopper.plan import MULTIPROCESSORS
 from tilec.plan.plan import LaunchPlan, Plan, Variant
 
 Render = Callable[..., str]

@@ -16,7 +16,7 @@ from tilec.emit.launcher import is_written
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
-from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import LaunchPlan, Plan, Variant
 
 Json: TypeAlias = dict[str, Any]

@@ -24,7 +24,7 @@ from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hand_products import row_of
 from tilec.plan.hand_plan import BulkBox
-from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.reach import span_swizzle, unreachable
 
 MOST_BOX = 256

@@ -21,7 +21,7 @@ from tilec.plan.by_hand import bulk_boxes, operand_fits
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import add, static
 from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
-from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped, TileLoop

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilec.analysis.teams import Team
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.expr import Buffer, Expr, Var
-from tilec.plan.hopper_plan import TensorMap
+from tilec.plan.hopper.plan import TensorMap
 from tilec.record import record
 
 

@@ -14,7 +14,7 @@ from tilec.ir.tile import Region
 from tilec.layout import atoms
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
-from tilec.plan.hopper_match import KINDS
+from tilec.plan.hopper.matching import KINDS
 
 GROUP, PART = 128, 64
 """Threads of a warp group, and the rows of one of its products."""

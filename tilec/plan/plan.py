@@ -20,9 +20,9 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule
+from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule
 from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
-from tilec.plan.hopper_plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
+from tilec.plan.hopper.plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
 
@@ -305,7 +305,7 @@ class Stepped:
 
 @record
 class WarpSpecialized:
-    """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `hopper_plan`).
+    """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `plan.hopper.gemm`).
 
     The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
     use. Tiles are counted by `block_vars` in `grid`, and taken one after another. `zero` asks for an accumulator that is zeroed
@@ -332,7 +332,7 @@ class WarpSpecialized:
 
 @record
 class Streamed:
-    """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `hopper_attention`).
+    """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `plan.hopper.attention`).
 
     Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores; it
     drops none while `var` is below `clean`, and all from `dead` on: such steps are passed over. `rows` run under the second
@@ -402,7 +402,7 @@ ChainStep: TypeAlias = Multiply | Settle | Publish | PSeq
 
 @record
 class Chained:
-    """A whole kernel for Hopper that chains products (see `hopper_chain`): held tiles, streamed ones, `steps` of the consumers.
+    """A whole kernel for Hopper that chains products (see `plan.hopper.chain`): held tiles, streamed ones, `steps` of the consumers.
 
     Products into the accumulators `carried` run on into the next step. `held` are brought once a tile, `streams` step by step.
     `fragments` are registers that live across steps, `passing` those of one step. `setup` are scalars, `prologue` what the

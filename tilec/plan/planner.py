@@ -29,10 +29,11 @@ from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
-from tilec.plan.hopper import Request, condition_of, direct_stores, plan_hopper
-from tilec.plan.hopper_attention import plan_attention
-from tilec.plan.hopper_chain import plan_chain
-from tilec.plan.hopper_padding import only_where_they_pay, padded
+from tilec.plan.hopper.gemm import plan_gemm
+from tilec.plan.hopper.attention import plan_attention
+from tilec.plan.hopper.chain import plan_chain
+from tilec.plan.hopper.parts import Request, condition_of, direct_stores
+from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat, touched
@@ -171,7 +172,7 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
     if target is None or found or options.opt_level < 2 or not any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         return ()
     request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level, options.pairs)
-    own = plan_hopper(request)
+    own = plan_gemm(request)
     if isinstance(own, str):
         other = plan_attention(request) or plan_chain(request)
         own = [other] if isinstance(other, Variant) else other or own

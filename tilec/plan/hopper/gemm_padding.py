@@ -19,7 +19,7 @@ from tilec.ir.tile import Copy, Parallel, Stmt, Store
 from tilec.ir.visit import map_stmt, stmt_exprs, walk_expr, walk_stmt
 from tilec.plan.access import conjunction
 from tilec.plan.domains import cast
-from tilec.plan.hopper_match import Match, match
+from tilec.plan.hopper.gemm_match import Match, match
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import LaunchPlan
 from tilec.plan.workspace import Workspace

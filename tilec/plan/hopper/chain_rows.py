@@ -19,8 +19,8 @@ from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import same_map
 from tilec.plan.domains import static, static_shape
-from tilec.plan.hopper import bulk_store_of, cast_by_pairs, touched_elsewhere
-from tilec.plan.hopper_plan import Staging, TensorMap
+from tilec.plan.hopper.parts import bulk_store_of, cast_by_pairs, touched_elsewhere
+from tilec.plan.hopper.plan import Staging, TensorMap
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat
 from tilec.plan.plan import BulkAdd, BulkStore, PStmt

@@ -2,7 +2,7 @@
 
 One warp group (the producer) keeps a ring of `stages` tile pairs filled through the copy engine; the others (the consumers)
 multiply them, each for its own rows, and write the result. Blocks are persistent: one a multiprocessor, each taking tile after
-tile. `hopper.py` fills this in.
+tile. `gemm` fills this in.
 
     a 128x256x64 product of halves: 2 consumers of 64 rows, 4 stages of 48 KB, 8 products m64n256k16 a k-block, 40/232 registers
 """
@@ -96,28 +96,37 @@ class Pair:
 
 
 @record
-class Schedule:
-    """The numbers of a warp-specialised kernel; see the table of rules in `hopper.py`.
+class WarpGroups:
+    """The numbers of every kernel with a producer warp group and `consumers` others.
 
-    `give` and `take` are the registers of a producer's and of a consumer's thread. `lag` lets the second consumer start each
-    tile that many k-blocks after the first, so that one's epilogue runs beside the other's products. `group` is the height of a
-    raster panel in tiles, or in pairs of them. `ring`, `barriers` are byte offsets in shared memory, `shared_bytes` is all of it.
+    `stages` are the versions of what is streamed, `give` and `take` the registers of a producer's and of a consumer's thread,
+    `barriers` is the byte offset of the barriers in shared memory, `shared_bytes` all of it.
     """
 
     consumers: int
     stages: int
     give: int
     take: int
-    lag: int
-    group: int
     barriers: int
     shared_bytes: int
-    pair: Pair | None = None
 
     @property
     def threads(self) -> int:
         """Threads of the block: the consumers' first, then the producer's."""
         return 128 * (self.consumers + 1)
+
+
+@record
+class Schedule(WarpGroups):
+    """The numbers of a GEMM; see the table of rules in `gemm`.
+
+    `lag` lets the second consumer start each tile that many k-blocks after the first, so that one's epilogue runs beside the
+    other's products. `group` is the height of a raster panel in tiles, or in pairs of them.
+    """
+
+    lag: int
+    group: int
+    pair: Pair | None = None
 
 
 @record
@@ -144,33 +153,21 @@ class Staging:
 
 
 @record
-class StreamSchedule:
+class StreamSchedule(WarpGroups):
     """The numbers of a kernel that streams tiles past a held one.
 
-    `give` and `take` are the registers of a producer's and of a consumer's thread, `stages` the versions of either streamed
-    tile. `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone stream the same
+    `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone stream the same
     tiles; `longest_first` lets it run slowest and downwards inside sections of `section` others, whose streamed tiles fit the L2
     cache together, where tiles of a high index take longer. `held_words`: words a thread in which the held tile, or its
     first columns, wait in registers (0: products read all of it from shared memory). `turns`: consumers take turns at issuing
     their products.
     """
 
-    consumers: int
-    stages: int
-    give: int
-    take: int
     row_axis: int
     longest_first: bool
     section: Expr
     held_words: int
     turns: bool
-    barriers: int
-    shared_bytes: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of the block: the consumers' first, then the producer's."""
-        return 128 * (self.consumers + 1)
 
 
 @record

@@ -18,8 +18,11 @@ from tilec.ir.kernel import Launch
 from tilec.ir.visit import substitute, walk_expr
 from tilec.plan.access import row_strides
 from tilec.plan.domains import cast, paired
-from tilec.plan.hopper_match import Match
-from tilec.plan.hopper_plan import MULTIPROCESSORS, Operand, Pair
+from tilec.plan.hopper.gemm_match import Match
+from tilec.plan.hopper.plan import MULTIPROCESSORS, Operand, Pair
+
+CLUSTERED = Const(True, BOOL)
+"""When a pair that the author's cluster_dims ask for pays: always."""
 
 LINE = 128
 """Bytes of a line of the cache."""
@@ -100,3 +103,18 @@ def _when(launch: Launch, found: Match, axis: int) -> Expr:
     for t in dict.fromkeys(tests[1:]):
         pays = pays if t == pays else Logical("or", pays, t)
     return Logical("and", Compare("gt", launch.grid[axis], Const(1, launch.grid[axis].dtype)), pays)
+
+
+def chosen_pair(launch: Launch, found: Match, a: Operand, b: Operand, wanted: str) -> Pair | None:
+    """How blocks pair up by the option `wanted` (auto, on or off) and the author's cluster_dims; None where they do not."""
+    if wanted == "off":
+        return None
+    axis = {(2, 1, 1): 0, (1, 2, 1): 1}.get(launch.cluster)
+    asked = None if axis is None else pair_of(launch, found, a, b, (axis,))
+    if asked is not None:
+        return replace(asked, when=CLUSTERED)
+    pair = pair_of(launch, found, a, b)
+    if pair is None or wanted == "auto":
+        return pair
+    extent = launch.grid[pair.axis]
+    return replace(pair, when=Compare("gt", extent, Const(1, extent.dtype)))

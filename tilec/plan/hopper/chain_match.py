@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from tilec.record import record
 from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32
-from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, Let, Parallel, Scan, Seq, Stmt, Store, While
-from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import storage, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, static_shape, whole
-from tilec.plan.hopper import direct_stores
-from tilec.plan.hopper_match import KINDS, static_zero
+from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
+from tilec.plan.hopper.parts import direct_stores
 from tilec.plan.legal import full
 from tilec.plan.pipelines import flat, split, touched, used_outside
 
@@ -55,12 +55,11 @@ class Chain:
 def match(launch: Launch, written: frozenset[Buffer]) -> Chain | str:
     """The parts of a launch; the reason why it is not taken, empty when it has another form altogether."""
     body = flat(launch.body)
-    at = next((n for n, s in enumerate(body) if isinstance(s, For) and sum(isinstance(x, Gemm) for x in walk_stmt(s)) > 2), None)
-    if at is None:
+    placed = loop_with_products(body, 3)
+    if placed is None:
         return ""
-    loop = body[at]
-    assert isinstance(loop, For)
-    if any(isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(launch.body) for r in stmt_exprs(s) for e in walk_expr(r)):
+    at, loop = placed
+    if uses_threads(launch):
         return "thread indices are used"
     parts = split(loop, used_outside(launch.body, loop))
     if loop.kind not in ("pipelined", "serial") or not parts.producers:
@@ -79,9 +78,7 @@ def match(launch: Launch, written: frozenset[Buffer]) -> Chain | str:
     reason = reason or _rows_alone((*prologue, *work, *epilogue), parts.producers, exchanged)
     if reason:
         return reason
-    resolved: dict[Var, Expr] = {}
-    for s in lets:
-        resolved[s.var] = substitute(s.value, resolved)
+    resolved = resolved_lets(lets)
     tiles = {storage(c.dst.buffer) for c in (*held, *parts.producers)} | set(exchanged)
     reads, writes = touched([*prologue, *work, *epilogue])
     stated = (s for s in (*body[:at], *parts.consumers, *wide, *epilogue) if isinstance(s, Alloc))

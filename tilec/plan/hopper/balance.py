@@ -9,15 +9,17 @@ some by half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
+from tilec.analysis.affine import depends_on
 from tilec.analysis.simplify import simplify
-from tilec.ir.dtypes import INT32
+from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Const, Expr, Var
 from tilec.ir.kernel import Launch
+from tilec.ir.tile import Copy
 from tilec.ir.visit import substitute
-from tilec.plan.domains import static
+from tilec.plan.domains import cast, paired, static
 
 BLOCKS = 132
 """The multiprocessors of the GPU that shares are evened out for."""
@@ -82,3 +84,25 @@ def balanced_section(section: Expr, launch: Launch, axis: int, span: tuple[Expr,
             return section
         steps.append(max(0, trips))
     return Const(balanced(count, prod(n or 1 for n in rest), most, steps), INT32)
+
+
+def row_axis(launch: Launch, rows: Copy, resolved: Mapping[Var, Expr]) -> int:
+    """The block index that the first row of a block's own tile follows: blocks that differ in it alone stream the same tiles."""
+    at = substitute(rows.src.starts[paired(rows.src)[0]], resolved)
+    return next((n for n, v in enumerate(launch.block_vars) if depends_on(at, (v,))), 0)
+
+
+def section_of(launch: Launch, axis: int, streams: Sequence[Copy], cache: int) -> Expr:
+    """How many of the block indices other than `axis` stream tensors that fit `cache` bytes together."""
+    others: Expr = Const(1, INT64)
+    for n, e in enumerate(launch.grid):
+        if n != axis:
+            others = Binary("mul", others, cast(e, INT64), INT64)
+    size: Expr = Const(0, INT64)
+    for c in streams:
+        one: Expr = Const(c.src.buffer.dtype.bytes, INT64)
+        for e in c.src.buffer.shape:
+            one = Binary("mul", one, cast(e, INT64), INT64)
+        size = Binary("add", size, one, INT64)
+    fit = Binary("floordiv", Binary("mul", others, Const(cache, INT64), INT64), size, INT64)
+    return cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)

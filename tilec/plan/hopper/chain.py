@@ -11,28 +11,27 @@ from all warp groups goes through a shared tile in as many versions as the ring 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
-from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope, Var
-from tilec.ir.kernel import Launch
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Buffer, Const, Expr, Scope, Var
 from tilec.ir.tile import Copy, Fill, Gemm, Let, Parallel, Reduce, Seq, Stmt, Store
 from tilec.ir.visit import substitute, walk_stmt
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.domains import cast, paired, static, static_shape, whole
-from tilec.plan.hopper import Request, condition_of, operand_of, persistent_grid, ring_of
-from tilec.plan.hopper_balance import balanced_section
-from tilec.plan.hopper_chain_match import Chain, match
-from tilec.plan.hopper_chain_plan import ChainProduct, ChainSchedule, TileRead
-from tilec.plan.hopper_chain_rows import RowLowering
-from tilec.plan.hopper_plan import WARP_GROUP, Box, Operand, TensorMap
-from tilec.plan.hopper_softmax import folded
+from tilec.plan.domains import static, static_shape, whole
+from tilec.plan.hopper.balance import balanced_section, row_axis, section_of
+from tilec.plan.hopper.chain_match import Chain, match
+from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, TileRead
+from tilec.plan.hopper.chain_rows import RowLowering
+from tilec.plan.hopper.parts import Request, alignment, finished, legalised, mapped_facts, operand_of, ring_of, staging_tile
+from tilec.plan.hopper.plan import WARP_GROUP, Box, Operand, TensorMap
+from tilec.plan.hopper.softmax import folded
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Setting
 from tilec.plan.pipelines import flat, touched
@@ -78,7 +77,7 @@ def plan_chain(r: Request) -> Variant | str:
     rows = max(static_shape(g.c.buffer)[0] for g in found.gemms)
     if rows not in (64, 128, 192):
         return f"warp groups of 64 rows do not share blocks of {rows} rows"
-    facts = _facts(r, found)
+    facts = mapped_facts(r, (*found.held, *found.streams))
     loads = _loads(found, facts)
     if isinstance(loads, str):
         return loads
@@ -91,18 +90,6 @@ def plan_chain(r: Request) -> Variant | str:
         need = _registers(found, products, ()) + RULES.spare
         return f"its tiles take about {need} registers a thread, more than {rows // 64} warp groups have"
     return _Builder(r, found, facts, rows // 64, loads, products, step).variant()
-
-
-def _facts(r: Request, found: Chain) -> Facts:
-    """What the body may rely on: no extent of a tensor that it reads through a map is 0."""
-    facts = Facts().with_launch(r.launch, (128, 1, 1))
-    for v, n in r.divisors.items():
-        facts = facts.with_divisor(v, n)
-    for c in (*found.held, *found.streams):
-        for e in c.src.buffer.shape:
-            if isinstance(e, Var):
-                facts = facts.with_range(e, lo=1)
-    return facts
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------
@@ -338,14 +325,10 @@ class _Builder:
     def _lowered(self, parts: Sequence[tuple[Stmt, ...]], layouts: dict[Buffer, FragmentLayout]) -> Variant | str:
         """The parts as planned statements, with what they know."""
         found, threads = self.found, 128 * self.consumers
-        bodies: list[Stmt] = []
-        for p in parts:
-            one = legalise(Seq(p), threads, self.r.target, self.r.ieee, layouts)
-            layouts |= one.layouts
-            bodies.append(one.body)
+        bodies = legalised(parts, threads, self.r, layouts)
         rows = {o.tile: SharedLayout(o.shape[1:], 4, o.shape[1], None) for o in self.loads if o.tile.rank == 1}
         whole_body = Seq(tuple(bodies))
-        setting = Setting(threads, (), layouts, {}, rows.__getitem__, _alignment, whole_body, 1)
+        setting = Setting(threads, (), layouts, {}, rows.__getitem__, alignment, whole_body, 1)
         columns = frozenset(p.c for p in self.products if p.by_columns)
         lowering = RowLowering(setting, self.consumers, columns, whole_body)
         facts = self.facts.with_range(THREAD, 0, threads - 1).with_range(WARP_GROUP, 0, self.consumers - 1)
@@ -378,12 +361,7 @@ class _Builder:
         self.placements |= {b: Registers(f) for b, f in layouts.items()}
         body = self._body(schedule, setup, done)
         maps = tuple(dict.fromkeys((*(o.map for o in self.loads), *(s.map for s in lowering.stores))))
-        registers = r.target.registers_per_sm // schedule.threads // 8 * 8
-        out = Variant(
-            r.symbol, None, self.facts, PSeq((body,)), self.placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
-            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
-        )  # fmt: skip
-        return replace(out, when=condition_of(out, r.divisors))
+        return finished(r, self.facts, body, self.placements, lowering, maps)
 
     def _place(self, lowering: RowLowering, stages: int) -> int:
         """Places of all tiles; the first byte behind them, on a multiple of 8. What leaves shares one staging area."""
@@ -404,12 +382,11 @@ class _Builder:
             at += stages * rows * columns * tile.dtype.bytes
         areas: dict[int, int] = {}  # bytes of a consumer: where such stores wait; those of one size take turns
         for s in lowering.stores:
-            rows, columns = static_shape(s.staging.tile)
-            layout = SharedLayout((rows, columns), s.staging.tile.dtype.bytes, columns, span_swizzle(s.staging.span))
-            if layout.bytes not in areas:
-                areas[layout.bytes] = at = _up(at, 1024)
-                at += layout.bytes
-            self.placements[s.staging.tile] = SharedTile(layout, areas[layout.bytes])
+            size = staging_tile(s.staging, 0).layout.bytes
+            if size not in areas:
+                areas[size] = at = _up(at, 1024)
+                at += size
+            self.placements[s.staging.tile] = staging_tile(s.staging, areas[size])
         for o in self.loads:
             if o.tile.rank == 1:
                 at = _up(at, 128)
@@ -421,16 +398,14 @@ class _Builder:
     def _schedule(self, stages: int, barriers: int, shared: int) -> ChainSchedule:
         """The numbers, and the order of tiles."""
         found, launch = self.found, self.r.launch
-        c = next((c for c in found.held), found.streams[0])
-        at = substitute(c.src.starts[paired(c.src)[0]], found.resolved)
-        axis = next((n for n, v in enumerate(launch.block_vars) if depends_on(at, (v,))), 0)
+        axis = row_axis(launch, (*found.held, *found.streams)[0], found.resolved)
         start, stop = (substitute(e, found.resolved) for e in (found.loop.start, found.loop.stop))
         shorter, longer = (depends_on(e, (launch.block_vars[axis],)) for e in (start, stop))
         uneven = 0 if longer == shorter else 1 if longer else -1
-        section = section_of(launch, axis, [c for c in found.streams if c.dst.buffer.rank == 2])
+        section = section_of(launch, axis, [c for c in found.streams if c.dst.buffer.rank == 2], RULES.cache)
         if uneven:
             section = balanced_section(section, launch, axis, (start, stop), uneven)
-        return ChainSchedule(self.consumers, stages, *RULES.registers[self.consumers], axis, uneven, section, barriers, shared)
+        return ChainSchedule(self.consumers, stages, *RULES.registers[self.consumers], barriers, shared, axis, uneven, section)
 
     def _body(self, schedule: ChainSchedule, setup: PSeq, done: Sequence[PSeq]) -> Chained:
         found, launch = self.found, self.r.launch
@@ -459,22 +434,6 @@ class _Builder:
         )  # fmt: skip
 
 
-def section_of(launch: Launch, axis: int, streams: Sequence[Copy]) -> Expr:
-    """How many of the block indices other than `axis` stream tensors that fit the L2 cache together."""
-    others: Expr = Const(1, INT64)
-    for n, e in enumerate(launch.grid):
-        if n != axis:
-            others = Binary("mul", others, cast(e, INT64), INT64)
-    size: Expr = Const(0, INT64)
-    for c in streams:
-        one: Expr = Const(c.src.buffer.dtype.bytes, INT64)
-        for e in c.src.buffer.shape:
-            one = Binary("mul", one, cast(e, INT64), INT64)
-        size = Binary("add", size, one, INT64)
-    fit = Binary("floordiv", Binary("mul", others, Const(RULES.cache, INT64), INT64), size, INT64)
-    return cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)
-
-
 def _by_rows(b: Buffer, consumers: int) -> FragmentLayout:
     """The layout of a fragment whose rows consumers share."""
     m, n = static_shape(b)
@@ -483,7 +442,3 @@ def _by_rows(b: Buffer, consumers: int) -> FragmentLayout:
 
 def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
-
-
-def _alignment(_: Buffer) -> int:
-    return CHUNK

@@ -19,7 +19,7 @@ from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Copy, Fill, For, Gemm, Parallel, Region, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, stmt_exprs, walk_expr, walk_stmt
 from tilec.plan.domains import cast, static, static_shape
-from tilec.plan.hopper_match import Match
+from tilec.plan.hopper.gemm_match import Match
 
 
 class _Tells(Exception):

@@ -16,19 +16,29 @@ from math import prod
 from tilec.analysis.affine import depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
-from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var
+from tilec.ir.expr import Buffer, Compare, Scope
 from tilec.ir.tile import Copy, Let, Parallel, Reduce, Seq, Stmt
 from tilec.ir.visit import substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
-from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.domains import cast, paired, static_shape
-from tilec.plan.hopper import Request, bulk_store_of, cast_by_pairs, condition_of, operand_of, persistent_grid, ring_of
-from tilec.plan.hopper_attention_match import Match, match
-from tilec.plan.hopper_balance import balanced_section
-from tilec.plan.hopper_plan import Operand, RowProduct, StreamSchedule
-from tilec.plan.hopper_softmax import Lagging, folded, lagging
+from tilec.layout.shared import SharedLayout
+from tilec.plan.domains import static_shape
+from tilec.plan.hopper.attention_match import Match, match
+from tilec.plan.hopper.balance import balanced_section, row_axis, section_of
+from tilec.plan.hopper.parts import (
+    Request,
+    alignment,
+    bulk_store_of,
+    cast_by_pairs,
+    finished,
+    legalised,
+    mapped_facts,
+    operand_of,
+    ring_of,
+    staging_tile,
+)
+from tilec.plan.hopper.plan import Operand, RowProduct, StreamSchedule
+from tilec.plan.hopper.softmax import Lagging, folded, lagging
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -41,12 +51,10 @@ from tilec.plan.plan import (
     PSeq,
     PStmt,
     Registers,
-    SharedTile,
     Streamed,
     Variant,
     WhenScaled,
 )  # fmt: skip
-from tilec.plan.reach import span_swizzle
 from tilec.record import record
 
 
@@ -58,7 +66,7 @@ class Rules:
     versions of the streamed tiles, `most_stages` when the author asks for more. `cache`: bytes of streamed tensors that blocks
     in work at the same time should share. `chains`: independent chains of a reduction inside a thread. `held_in_registers`:
     where they suffice; for the first `held_part` words where these do. `turns`: with how many consumers these take turns at the
-    tensor cores. `lag`: with how many the maximum of an online softmax lags behind (see `hopper_softmax`).
+    tensor cores. `lag`: with how many the maximum of an online softmax lags behind (see `softmax`).
     """
 
     registers: Mapping[int, tuple[int, int]]
@@ -92,23 +100,11 @@ def plan_attention(r: Request) -> Variant | str:
     need = keys // 2 + keys // 4 + columns // 2 + RULES.spare
     if need > RULES.registers[consumers][1]:
         return f"tiles of {rows}x{keys} and {rows}x{columns} take about {need} registers a thread, more than {consumers} warp groups have"
-    facts = _facts(r, found)
+    facts = mapped_facts(r, (found.held, *found.streams))
     operands = _operands(found, facts)
     if isinstance(operands, str):
         return operands
     return _Builder(r, found, facts, consumers, *operands).variant()
-
-
-def _facts(r: Request, found: Match) -> Facts:
-    """What the body may rely on: no extent of a tensor that it reads through a map is 0."""
-    facts = Facts().with_launch(r.launch, (128, 1, 1))
-    for v, n in r.divisors.items():
-        facts = facts.with_divisor(v, n)
-    for c in (found.held, *found.streams):
-        for e in c.src.buffer.shape:
-            if isinstance(e, Var):
-                facts = facts.with_range(e, lo=1)
-    return facts
 
 
 def _operands(found: Match, facts: Facts) -> tuple[Operand, Operand, Operand] | str:
@@ -208,12 +204,8 @@ class _Builder:
     def _lowered(self, parts: Sequence[tuple[Stmt, ...]], layouts: dict[Buffer, FragmentLayout]) -> Variant | str:
         """The parts as planned statements, with what they know."""
         found, threads = self.found, 128 * self.consumers
-        bodies: list[Stmt] = []
-        for p in parts:
-            one = legalise(Seq(p), threads, self.r.target, self.r.ieee, layouts)
-            layouts |= one.layouts
-            bodies.append(one.body)
-        setting = Setting(threads, (), layouts, {}, _no_tile, _alignment, Seq(tuple(bodies)), 1)
+        bodies = legalised(parts, threads, self.r, layouts)
+        setting = Setting(threads, (), layouts, {}, _no_tile, alignment, Seq(tuple(bodies)), 1)
         m, n = static_shape(found.out)
         lowering = _Rows(setting, (m, n), self.consumers, found.out, self.lag)
         facts = self.facts.with_range(THREAD, 0, threads - 1)
@@ -254,43 +246,24 @@ class _Builder:
             self.b.tile: ring_of(self.b, at_b, stages),
         }  # fmt: skip
         for s in stagings:
-            rows, columns = static_shape(s.tile)
-            placements[s.tile] = SharedTile(SharedLayout((rows, columns), s.tile.dtype.bytes, columns, span_swizzle(s.span)), at_out)
+            placements[s.tile] = staging_tile(s, at_out)
         placements |= {b: Registers(f) for b, f in layouts.items()}
         body = self._body(schedule, setup, done)
         maps = (self.held.map, self.a.map, self.b.map, *(s.map for s in lowering.stores))
-        registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at launch, before they are handed over
-        out = Variant(
-            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
-            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch), tensor_maps=maps,
-        )  # fmt: skip
-        return replace(out, when=condition_of(out, r.divisors))
+        return finished(r, self.facts, body, placements, lowering, maps)
 
     def _schedule(self, stages: int, barriers: int) -> StreamSchedule:
         """The numbers, and the order of tiles."""
         found, launch = self.found, self.r.launch
-        row = paired(found.held.src)[0]
-        at = substitute(found.held.src.starts[row], found.resolved)
-        axis = next((n for n, v in enumerate(launch.block_vars) if depends_on(at, (v,))), 0)
+        axis = row_axis(launch, found.held, found.resolved)
         longest = depends_on(substitute(found.loop.stop, found.resolved), (launch.block_vars[axis],))
-        others: Expr = Const(1, INT64)
-        for n, e in enumerate(launch.grid):
-            if n != axis:
-                others = Binary("mul", others, cast(e, INT64), INT64)
-        size: Expr = Const(0, INT64)
-        for c in found.streams:
-            one: Expr = Const(c.src.buffer.dtype.bytes, INT64)
-            for e in c.src.buffer.shape:
-                one = Binary("mul", one, cast(e, INT64), INT64)
-            size = Binary("add", size, one, INT64)
-        fit = Binary("floordiv", Binary("mul", others, Const(RULES.cache, INT64), INT64), size, INT64)
-        section = cast(Binary("max", Const(1, INT64), Binary("min", others, fit, INT64), INT64), INT32)
+        section = section_of(launch, axis, found.streams, RULES.cache)
         if longest:
             span = substitute(found.loop.start, found.resolved), substitute(found.loop.stop, found.resolved)
             section = balanced_section(section, launch, axis, span, 1)
         return StreamSchedule(
-            self.consumers, stages, *RULES.registers[self.consumers], axis, longest, section, self._held_words(),
-            self.consumers in RULES.turns, barriers, barriers + 16 + 32 * stages,
+            self.consumers, stages, *RULES.registers[self.consumers], barriers, barriers + 16 + 32 * stages, axis, longest, section,
+            self._held_words(), self.consumers in RULES.turns,
         )  # fmt: skip
 
     def _held_words(self) -> int:
@@ -328,7 +301,3 @@ class _Builder:
 
 def _no_tile(b: Buffer) -> SharedLayout:
     raise AssertionError(f"{b.name} is touched by a consumer")
-
-
-def _alignment(_: Buffer) -> int:
-    return CHUNK

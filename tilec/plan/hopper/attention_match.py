@@ -16,14 +16,14 @@ from math import inf
 from tilec.record import record
 from tilec.analysis.affine import affine, depends_on
 from tilec.ir.dtypes import FLOAT32, INT32
-from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Barrier, Copy, Fill, For, Gemm, Let, Parallel, Scan, Stmt, Store, While
-from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import add, paired, static, whole
-from tilec.plan.hopper import direct_stores
-from tilec.plan.hopper_match import KINDS, static_zero
-from tilec.plan.hopper_plan import WARP_GROUP
+from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
+from tilec.plan.hopper.parts import direct_stores
+from tilec.plan.hopper.plan import WARP_GROUP
 from tilec.plan.pipelines import flat, split, touched, used_outside
 
 
@@ -73,12 +73,11 @@ class Match:
 def match(launch: Launch, written: frozenset[Buffer]) -> Match | str:
     """The parts of a launch; the reason why it is not taken, empty when it has another form altogether."""
     body = flat(launch.body)
-    at = next((n for n, s in enumerate(body) if isinstance(s, For) and sum(isinstance(x, Gemm) for x in walk_stmt(s)) == 2), None)
-    if at is None:
+    placed = loop_with_products(body, 2, 2)
+    if placed is None:
         return ""
-    loop = body[at]
-    assert isinstance(loop, For)
-    if any(isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(launch.body) for r in stmt_exprs(s) for e in walk_expr(r)):
+    at, loop = placed
+    if uses_threads(launch):
         return "thread indices are used"
     if loop.var.dtype != INT32:
         return f"its loop counts in {loop.var.dtype}"
@@ -98,9 +97,7 @@ def match(launch: Launch, written: frozenset[Buffer]) -> Match | str:
     reason = _products(first, second, held, copies, written)
     if reason:
         return reason
-    resolved: dict[Var, Expr] = {}
-    for s in lets:
-        resolved[s.var] = substitute(s.value, resolved)
+    resolved = resolved_lets(lets)
     between = parts.consumers[where[0] + 1 : where[1]]
     masked = _mask(parts.consumers[: where[0]], between, first)
     if isinstance(masked, str):

@@ -7,27 +7,14 @@ from __future__ import annotations
 
 
 from tilec.record import record
-from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
-from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.dtypes import FLOAT32, INT32
+from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Seq, Stmt, Store
 from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, whole
+from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
 from tilec.plan.pipelines import flat, split, touched, used_outside
-
-KINDS: dict[tuple[DType, DType, DType], tuple[str, int]] = {
-    (FLOAT16, FLOAT16, FLOAT32): ("f16_f32", 16),
-    (BFLOAT16, BFLOAT16, FLOAT32): ("bf16_f32", 16),
-    (FLOAT16, FLOAT16, FLOAT16): ("f16_f16", 16),
-    (FLOAT32, FLOAT32, FLOAT32): ("tf32_f32", 8),
-    (TFLOAT32, TFLOAT32, FLOAT32): ("tf32_f32", 8),
-    (INT8, INT8, INT32): ("s8_s32", 32),
-    (UINT8, UINT8, INT32): ("u8_s32", 32),
-    (FLOAT8_E4M3, FLOAT8_E4M3, FLOAT32): ("e4m3_f32", 32),
-    (FLOAT8_E5M2, FLOAT8_E5M2, FLOAT32): ("e5m2_f32", 32),
-}
-"""The types that warp groups multiply: the end of the instruction's name, and its depth along k."""
-
 
 @record
 class Match:
@@ -56,12 +43,11 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     body, guard = _guarded(flat(launch.body))
     if guard is not None and any(isinstance(e, Load) for e in walk_expr(guard)):
         return "whether a block has work to do is read from memory"
-    at = next((n for n, s in enumerate(body) if isinstance(s, For) and any(isinstance(x, Gemm) for x in walk_stmt(s))), None)
-    if at is None:
+    placed = loop_with_products(body, 1)
+    if placed is None:
         return "there is no loop around a gemm"
-    loop = body[at]
-    assert isinstance(loop, For)
-    if any(isinstance(e, Var) and e.kind is VarKind.THREAD for s in walk_stmt(launch.body) for r in stmt_exprs(s) for e in walk_expr(r)):
+    at, loop = placed
+    if uses_threads(launch):
         return "thread indices are used"
     if loop.var.dtype != INT32:
         return f"its loop counts in {loop.var.dtype}"
@@ -86,9 +72,7 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     if reason:
         return reason
     allocs = tuple(s for s in body[:at] if isinstance(s, Alloc) and s.buffer not in copies and s.buffer is not gemm.c.buffer)
-    resolved: dict[Var, Expr] = {}
-    for s in lets:
-        resolved[s.var] = substitute(s.value, resolved)
+    resolved = resolved_lets(lets)
     both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
     if guard is not None:
         guard = substitute(guard, resolved)
@@ -141,11 +125,6 @@ def _zeroed(stmts: list[Stmt], gemm: Gemm, loop: For) -> bool:
             return (a is loop.var and b == loop.start) or (b is loop.var and a == loop.start)
         case _:
             return False
-
-
-def static_zero(e: Expr) -> bool:
-    """True for the literal 0."""
-    return isinstance(e, Const) and not e.value
 
 
 def _operands(gemm: Gemm, copies: dict[Buffer, Copy], written: frozenset[Buffer], ieee: bool) -> str:

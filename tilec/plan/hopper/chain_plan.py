@@ -5,34 +5,23 @@
 
 from __future__ import annotations
 
-from tilec.record import record
 from tilec.ir.expr import Buffer, Expr
+from tilec.plan.hopper.plan import WarpGroups
+from tilec.record import record
 
 
 @record
-class ChainSchedule:
+class ChainSchedule(WarpGroups):
     """The numbers of a kernel that chains products.
 
-    `give` and `take` are the registers of a producer's and of a consumer's thread, `stages` the versions of all streamed and
-    exchanged tiles. `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone
+    `row_axis` is the block index that runs fastest over the tiles, because blocks that differ in it alone
     stream the same tiles; `uneven` is 1 or -1 where the loop grows longer with it or shorter: those blocks go longest first, in
-    sections of `section` others, whose streamed tiles fit the L2 cache together. `barriers` is their place in shared memory.
+    sections of `section` others, whose streamed tiles fit the L2 cache together.
     """
 
-    consumers: int
-    stages: int
-    give: int
-    take: int
     row_axis: int
     uneven: int
     section: Expr
-    barriers: int
-    shared_bytes: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of the block: the consumers' first, then the producer's."""
-        return 128 * (self.consumers + 1)
 
 
 @record

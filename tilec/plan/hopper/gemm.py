@@ -8,38 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from tilec.record import record
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.diagnostics import Diagnostic, Severity
-from tilec.ir.dtypes import FLOAT32, INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.kernel import Launch
+from tilec.ir.dtypes import INT32, INT64
+from tilec.ir.expr import Binary, Buffer, Compare, Const, Load, Scope
 from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
-from tilec.ir.visit import regions, stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout import atoms
-from tilec.layout.fragment import FragmentLayout, same_map
-from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.access import conjunction
+from tilec.layout.fragment import FragmentLayout
 from tilec.plan.barriers import place_barriers
 from tilec.plan.clusters import ALONE
-from tilec.plan.domains import cast, paired, static, static_shape, whole
-from tilec.plan.hopper_asked import CLUSTERED, chosen_pair
-from tilec.plan.hopper_join import join_columns
-from tilec.plan.hopper_match import Match, match
-from tilec.plan.hopper_pairs import halved, pair_grid, without
-from tilec.plan.hopper_plan import MULTIPROCESSORS, Box, Operand, Pair, Product, Schedule, Staging, TensorMap, WarpGroupGemm
-from tilec.plan.hopper_waves import one_tile_a_block
+from tilec.plan.domains import cast, paired, static, static_shape
+from tilec.plan.hopper.gemm_join import join_columns
+from tilec.plan.hopper.gemm_match import Match, match
+from tilec.plan.hopper.gemm_pairs import CLUSTERED, chosen_pair, halved, pair_grid, without
+from tilec.plan.hopper.parts import (
+    Request,
+    alignment,
+    bulk_store_of,
+    direct_stores,
+    finished,
+    mapped_facts,
+    operand_of,
+    ring_of,
+    staging_tile,
+    touched_elsewhere,
+)
+from tilec.plan.hopper.plan import Operand, Pair, Product, Schedule, WarpGroupGemm
+from tilec.plan.hopper.gemm_waves import one_tile_a_block
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import (
     BulkStore,
-    InMemory,
-    PackRegisters,
     PBarrier,
     PFor,
     PIf,
@@ -56,9 +61,7 @@ from tilec.plan.plan import (
     Variant,
     WarpSpecialized,
 )  # fmt: skip
-from tilec.plan.reach import span_swizzle, unreachable
 from tilec.plan.shared import place_tiles, tile_layouts
-from tilec.targets import Target
 
 EPILOGUE_BARRIER = 6
 """The named barrier of all consumers; 1 to 3 are those of single warp groups, 4 is for the start, 5 for the lag."""
@@ -70,7 +73,7 @@ class Rules:
 
     `registers`: (producer, consumer) by the number of consumers. `accumulators`: the most registers of accumulators a thread
     may hold, by the same. `most_stages`: more bring nothing. `panel`: height of a raster panel in tiles. `lag`: steps that the
-    second consumer starts later. `chunks`: counts of staging chunks a consumer, the best first, of which a divisor is taken.
+    second consumer starts later.
     """
 
     registers: Mapping[int, tuple[int, int]]
@@ -78,29 +81,12 @@ class Rules:
     most_stages: int = 8
     panel: int = 16
     lag: int = 1
-    chunks: tuple[int, ...] = (2, 3, 5)
 
 
 RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators={1: 160, 2: 192, 3: 96})
 
 
-@record
-class Request:
-    """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
-    tensors that the kernel writes, whether float32 products must not be shortened to TF32, how freely blocks may change, and whether
-    they may work in pairs (auto: where that pays)."""
-
-    launch: Launch
-    symbol: str
-    divisors: Mapping[Var, int]
-    written: frozenset[Buffer]
-    target: Target
-    ieee: bool
-    opt_level: int
-    pairs: str = "auto"
-
-
-def plan_hopper(r: Request) -> list[Variant] | str:
+def plan_gemm(r: Request) -> list[Variant] | str:
     """The bodies of a launch for Hopper, of which each says when it is the one; or the reason why there is none."""
     r = replace(r, launch=one_tile_a_block(r.launch))
     written = frozenset(touched([r.launch.body])[1])
@@ -120,7 +106,7 @@ def plan_hopper(r: Request) -> list[Variant] | str:
     consumers = _consumers(m, n, found)
     if isinstance(consumers, str):
         return consumers
-    facts = _facts(r, found)
+    facts = mapped_facts(r, found.copies)
     join = _join(found, k, facts)
     if k * join % found.depth:
         return f"K = {k} is no multiple of {found.depth}"
@@ -152,18 +138,6 @@ def _consumers(m: int, n: int, found: Match) -> int | str:
         if m % (64 * count) == 0 and m * n * found.acc.dtype.bytes // (512 * count) <= RULES.accumulators[count]:
             return count
     return f"an accumulator of {m}x{n} takes more registers than two warp groups have for it"
-
-
-def _facts(r: Request, found: Match) -> Facts:
-    """What the body may rely on: no extent of a tensor that it reads through a map is 0."""
-    facts = Facts().with_launch(r.launch, (128, 1, 1))
-    for v, n in r.divisors.items():
-        facts = facts.with_divisor(v, n)
-    for c in found.copies:
-        for e in c.src.buffer.shape:
-            if isinstance(e, Var):
-                facts = facts.with_range(e, lo=1)
-    return facts
 
 
 def _join(found: Match, k: int, facts: Facts) -> int:
@@ -201,33 +175,6 @@ def _operands(found: Match, k: int, rows: int, facts: Facts) -> tuple[Operand, O
             return one
         out.append(one)
     return out[0], out[1]
-
-
-def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
-    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it."""
-    tile, source = copy.dst.buffer, copy.src.buffer
-    item = tile.dtype.bytes
-    shape = static_shape(tile)
-    shape = (shape[0], k) if k_major else (k, shape[1])
-    across, inner = shape
-    span = next((w for w in (128, 64, 32) if inner * item % w == 0), 0)
-    if not span:
-        return f"rows of {tile.name} are {inner * item} bytes, no multiple of 32"
-    if across > 256 or across % 8:
-        return f"{tile.name} has {across} rows"
-    reason = unreachable(source, facts)
-    if reason:
-        return reason
-    per = span // item
-    rank, row = source.rank, paired(copy.src)[0]
-    box = tuple(per if d == rank - 1 else across if d == row else 1 for d in reversed(range(rank)))
-    at = tuple(substitute(e, lets) for e in reversed(copy.src.starts))
-    if any(e.dtype != INT32 for e in at):
-        return f"{source.name} is indexed with {next(e.dtype for e in at if e.dtype != INT32)}"
-    boxes = tuple(Box(n * across * per, n * per) for n in range(inner // per))
-    block = across * span
-    step = group_rows * span if k_major else group_rows * item // span * block
-    return Operand(tile, TensorMap(source, box, span), at, boxes, shape, k_major, span, CHUNK if k_major else block, 8 * span, step)
 
 
 def _products(found: Match, a: Operand, b: Operand, m: int, n: int) -> tuple[Product, ...]:
@@ -297,7 +244,7 @@ class _Builder:
         epilogue = Seq(direct_stores(self.found.epilogue), launch.span)
         legal = legalise(epilogue, threads, self.r.target, self.r.ieee, {found.acc: layout})
         layouts = tile_layouts(shared_buffers(legal.body), frozenset())
-        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, self._alignment, legal.body, 1)
+        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, alignment, legal.body, 1)
         lowering = _Epilogue(setting, self)
         setup = lowering.sequence(found.lets, facts, True)
         lowered = lowering.sequence((legal.body,), facts, True)
@@ -311,9 +258,6 @@ class _Builder:
 
     def _depth(self) -> int:
         return self.a.shape[1] if self.a.k_major else self.a.shape[0]
-
-    def _alignment(self, _: Buffer) -> int:
-        return CHUNK
 
     def bulk_store(self, s: Copy, at: Setting, facts: Facts) -> BulkStore | None:
         """The copy of a whole fragment with the accumulator's map to a box of a tensor, as a store of the copy engine."""
@@ -340,16 +284,15 @@ class _Builder:
         barriers = at_more + extra
         panel = r.launch.panel or RULES.panel
         schedule = Schedule(
-            self.consumers, stages, *RULES.registers[self.consumers], RULES.lag if self.consumers == 2 else 0,
-            max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, barriers, barriers + 16 * stages, self.pair,
+            self.consumers, stages, *RULES.registers[self.consumers], barriers, barriers + 16 * stages,
+            RULES.lag if self.consumers == 2 else 0, max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel,
+            self.pair,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: ring_of(self.a, 0, stages), self.b.tile: ring_of(self.b, at_b, stages),
         }  # fmt: skip
         for s in stagings:
-            rows, columns = static_shape(s.staging.tile)
-            item = s.staging.tile.dtype.bytes
-            placements[s.staging.tile] = SharedTile(SharedLayout((rows, columns), item, columns, span_swizzle(s.staging.span)), at_c)
+            placements[s.staging.tile] = staging_tile(s.staging, at_c)
         placements |= {b: replace(t, offset=t.offset + at_more) for b, t in tiles.items()}
         placements |= {b: Registers(f) for b, f in fragments.items()}
         placements[found.acc] = Registers(gemm.layout)
@@ -364,83 +307,16 @@ class _Builder:
             epilogue, found.guard, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
-        registers = r.target.registers_per_sm // schedule.threads // 8 * 8  # at the launch, before warp groups exchange any
-        out = Variant(
-            r.symbol, None, self.facts, PSeq((body,)), placements, dict(lowering.elements), schedule.shared_bytes, registers, (),
-            threads=(schedule.threads, 1, 1), grid=persistent_grid(r.launch, self.pair), tensor_maps=maps,
-            cluster=1 if self.pair is None else 2,
-        )  # fmt: skip
-        return replace(out, when=condition_of(out, r.divisors), remarks=remarks)
-
-
-def direct_stores(epilogue: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """An epilogue with a trip through a tile of its own cut short: acc to C_s to C is acc to C when the types allow."""
-    stmts = list(epilogue)
-    copies = [s for s in stmts if isinstance(s, Copy)]
-    for first, second in pairwise(copies):
-        tile = first.dst.buffer
-        through = tile.scope is Scope.SHARED and second.src.buffer is tile and whole(first.dst) and whole(second.src)
-        others = [s for s in stmts if s is not first and s is not second and not isinstance(s, Alloc)]
-        if not through or tile.view_of is not None or tile.dtype != second.dst.buffer.dtype or not whole(first.src):
-            continue
-        reads, writes = touched(others)
-        if storage(tile) in reads | writes:
-            continue
-        direct = replace(second, src=first.src)
-        return tuple(direct if s is second else s for s in stmts if s is not first and not (isinstance(s, Alloc) and s.buffer is tile))
-    return tuple(stmts)
-
-
-def touched_elsewhere(tensor: Buffer, body: Stmt) -> bool:
-    """True when `body` reads a tensor or writes it twice: the copy engine's store keeps no order with other accesses."""
-    reads, _ = touched([body])
-    writers = [s for s in walk_stmt(body) if not stmt_children(s) and storage(tensor) in touched([s])[1]]
-    return storage(tensor) in reads or len(writers) != 1
-
-
-def cast_by_pairs(s: Copy, layouts: Mapping[Buffer, FragmentLayout]) -> PackRegisters | None:
-    """A copy between fragments that narrows every float32 where it lies, two at a time; None for any other."""
-    src, dst = s.src.buffer, s.dst.buffer
-    if src.scope is dst.scope is Scope.FRAGMENT and src.dtype == FLOAT32 and dst.dtype.name in ("float16", "bfloat16"):
-        held, wanted = layouts[src], layouts[dst]
-        if whole(s.src) and whole(s.dst) and same_map(held, wanted) and held.registers % 2 == 0:
-            return PackRegisters(src, dst, held.registers // 2, s.span)
-    return None
-
-
-def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int], consumers: int, facts: Facts) -> BulkStore | None:
-    """The copy of a whole fragment, held as `consumers` warp groups hold an accumulator of `shape`, to a box of a tensor."""
-    src, dst = s.src.buffer, s.dst.buffer
-    m, n = shape
-    fits = layout is not None and same_map(layout, atoms.warp_group_accumulator(m, n, consumers)) and whole(s.src)
-    if not fits or dst.scope is not Scope.GLOBAL or dst.dtype.bits not in (16, 32) or n % 16 or not 2 <= dst.rank <= 5:
-        return None
-    if not (src.dtype == dst.dtype or (src.dtype.name == "float32" and dst.dtype.is_float)) or dst.workspace or dst.view_of is not None:
-        return None
-    walked = paired(s.dst)
-    if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
-        return None
-    span = next(w for w in (128, 64, 32) if n * dst.dtype.bytes % w == 0)
-    columns = span // dst.dtype.bytes
-    chunks = m // consumers // 64 * (n // columns)
-    box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
-    # A divisor of all chunks, so that they come round.
-    buffers = next((count for count in RULES.chunks if chunks % count == 0), 1)
-    area = (Const(consumers * buffers * 64, INT32), Const(columns, INT32))
-    staging = Staging(Buffer(f"{dst.name}_staged", dst.dtype, area, Scope.SHARED), columns, buffers, span)
-    return BulkStore(src, TensorMap(dst, box, span), tuple(reversed(s.dst.starts)), staging, False, s.span)
+        out = replace(finished(r, self.facts, body, placements, lowering, maps), remarks=remarks)
+        if self.pair is None:
+            return out
+        one = Const(1, INT32)
+        return replace(out, grid=(pair_grid(r.launch.grid, self.pair.axis), one, one), cluster=2)
 
 
 def _bytes(tile: Buffer) -> int:
     rows, columns = static_shape(tile)
     return rows * columns * tile.dtype.bytes
-
-
-def ring_of(o: Operand, offset: int, stages: int) -> SharedTile:
-    """The versions of an operand, as blocks of rows of `span` bytes."""
-    per = o.span // o.tile.dtype.bytes
-    rows = o.elements // per
-    return SharedTile(SharedLayout((rows, per), o.tile.dtype.bytes, per, span_swizzle(o.span)), offset, stages)
 
 
 def _draining(s: PSeq) -> PSeq:
@@ -505,30 +381,3 @@ def shared_buffers(body: Stmt) -> list[Buffer]:
                 if isinstance(e, Load):
                     keep(e.buffer)
     return list(found)
-
-
-def persistent_grid(launch: Launch, pair: Pair | None = None) -> tuple[Expr, Expr, Expr]:
-    """One block a multiprocessor, or a tile."""
-    if pair is not None:
-        return pair_grid(launch.grid, pair.axis), Const(1, INT32), Const(1, INT32)
-    tiles: Expr = launch.grid[0]
-    for e in launch.grid[1:]:
-        tiles = Binary("mul", cast(tiles, INT64), cast(e, INT64), INT64)
-    one = Const(1, INT32)
-    return Binary("min", cast(tiles, INT64), cast(MULTIPROCESSORS, INT64), INT64), one, one
-
-
-def condition_of(v: Variant, divisors: Mapping[Var, int]) -> Expr | None:
-    """When the launcher may choose the body: addresses and rows of whole chunks, and no empty tensor behind a map."""
-    mapped = list(dict.fromkeys(t.tensor for t in v.tensor_maps))
-    wide = [b for (b, _), e in v.elements.items() if b.scope is Scope.GLOBAL and isinstance(e, InMemory) and e.wide]
-    tests: list[Expr] = []
-    for b in (b for b in dict.fromkeys([*mapped, *wide]) if not b.workspace):  # the launcher has made sure of those
-        address = Var(b.name, INT64, VarKind.PARAM)
-        tests.append(Compare("eq", Binary("mod", address, Const(CHUNK, INT64), INT64), Const(0, INT64)))
-    for var, n in divisors.items():
-        tests.append(Compare("eq", Binary("mod", var, Const(n, var.dtype), var.dtype), Const(0, var.dtype)))
-    for e in dict.fromkeys(e for b in mapped for e in (*b.shape, *(b.strides or ()))):
-        if not isinstance(e, Const):
-            tests.append(Compare("gt", e, Const(0, e.dtype)))
-    return conjunction(tests)
