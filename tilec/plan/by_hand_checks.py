@@ -34,7 +34,7 @@ def _check_arrivals(body: Stmt, teams: Teams) -> None:
     counts: dict[Buffer, set[int]] = {}
     arrivals: dict[Buffer, list[tuple[int | None, Span]]] = {}
     waits: dict[Buffer, Span] = {}
-    for s, takers in _walk_takers(body, teams, list(range(teams.block.count))):
+    for s, takers in walk_takers(body, teams, list(range(teams.block.count))):
         if isinstance(s, BulkCopy) and s.barrier is not None and s.dst.buffer.peer is not None:
             arrivals.setdefault(s.barrier, []).append((None, s.span))
         if not isinstance(s, Mbarrier):
@@ -69,7 +69,7 @@ def _made(b: Buffer) -> Label:
     return Label(b.span, f"{b.name} is made here")
 
 
-def _walk_takers(s: Stmt, teams: Teams, takers: list[int] | None) -> list[tuple[Stmt, list[int] | None]]:
+def walk_takers(s: Stmt, teams: Teams, takers: list[int] | None) -> list[tuple[Stmt, list[int] | None]]:
     """Every statement with the threads that come to it; None where that is not known."""
     out: list[tuple[Stmt, list[int] | None]] = [(s, takers)]
     if isinstance(s, If):
@@ -78,20 +78,20 @@ def _walk_takers(s: Stmt, teams: Teams, takers: list[int] | None) -> list[tuple[
         if taken is not None and takers is not None:
             chosen = set(taken)
             yes, no = [t for t in takers if t in chosen], [t for t in takers if t not in chosen]
-        elif _by_thread(s.cond, teams):
+        elif by_thread(s.cond, teams):
             yes = no = None
-        return [*out, *_walk_takers(s.then, teams, yes), *_walk_takers(s.orelse, teams, no)]
-    if isinstance(s, For | While) and any(_by_thread(e, teams) for e in ((s.cond,) if isinstance(s, While) else (s.start, s.stop, s.step))):
+        return [*out, *walk_takers(s.then, teams, yes), *walk_takers(s.orelse, teams, no)]
+    if isinstance(s, For | While) and any(by_thread(e, teams) for e in ((s.cond,) if isinstance(s, While) else (s.start, s.stop, s.step))):
         takers = None
     for c in stmt_children(s):
-        out += _walk_takers(c, teams, takers)
+        out += walk_takers(c, teams, takers)
     return out
 
 
-def _by_thread(e: Expr, teams: Teams) -> bool:
+def by_thread(e: Expr, teams: Teams) -> bool:
     """True when an expression may differ between threads."""
     for x in walk_expr(e):
-        if isinstance(x, Var) and (x.kind is VarKind.THREAD or (x in teams.lets and _by_thread(teams.lets[x], teams))):
+        if isinstance(x, Var) and (x.kind is VarKind.THREAD or (x in teams.lets and by_thread(teams.lets[x], teams))):
             return True
         if isinstance(x, Load) and x.buffer.scope in (Scope.LOCAL, Scope.VAR):
             return True
@@ -100,7 +100,7 @@ def _by_thread(e: Expr, teams: Teams) -> bool:
 
 def _check_barriers(body: Stmt, teams: Teams) -> None:
     """T.sync_threads() of the whole block stands where the whole block comes."""
-    for s, takers in _walk_takers(body, teams, list(range(teams.block.count))):
+    for s, takers in walk_takers(body, teams, list(range(teams.block.count))):
         if isinstance(s, Barrier) and s.kind == "block" and takers is not None and len(takers) < teams.block.count:
             text, n = f"{len(takers)} threads come to this barrier of the whole block", len(takers)
             raise error("TL0502", text, s.span, help=f"T.sync_threads(1, {n}) waits for {n} threads")

@@ -24,6 +24,7 @@ from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
 from tilec.plan.barriers import place_barriers
 from tilec.plan.by_hand import hand_layouts
+from tilec.plan.arrivals import arrive_each
 from tilec.plan.by_hand_checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
@@ -144,7 +145,8 @@ def _plan_launch(
 def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
     hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch)) if by_hand(launch.body) else None
     teams = None if hand is None else hand.teams
-    legal = legalise(launch.body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
+    body = launch.body if teams is None else arrive_each(launch.body, teams)
+    legal = legalise(body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
     return _Room(kernel, launch, threads, legal, options.target, written, hand)
 
 
