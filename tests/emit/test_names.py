@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import compile_text
+from tests.toolchain import needs_nvcc, nvcc_compile
 from tilec.emit.names import Names, cuda_symbol, identifier
-from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY
+from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY, MACROS
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -40,7 +42,7 @@ def test_the_compiler_accepts_every_escaped_keyword(tmp_path: Path, require_tool
     """Each reserved word, escaped, is declared as a local after the C library's headers; unescaped keywords must fail."""
     gxx = require_tool("g++")
     names = Names()
-    words = sorted(KEYWORDS | CUDA_NAMES | LIBRARY)
+    words = sorted(KEYWORDS | CUDA_NAMES | MACROS | LIBRARY)
     body = "".join(f"  int {names.fresh(w)} = 0;\n" for w in words)
     externs = "".join(f'extern "C" int {cuda_symbol(w)}_launch(int);\nextern "C" int {cuda_symbol(w)}(int);\n' for w in words)
     headers = "#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <time.h>\n"
@@ -66,3 +68,30 @@ def test_exported_symbols_replace_no_function_of_the_c_library(require_tool) -> 
 @pytest.mark.parametrize("name", ["vec", "half_t", "load_vec", "to_half"])
 def test_a_kernel_is_never_called_like_a_function_of_the_prelude(name: str) -> None:
     assert cuda_symbol(name) == f"{name}_kernel"
+
+
+@needs_nvcc
+def test_macros_and_types_of_the_headers_as_names_of_the_author(tmp_path: Path) -> None:
+    """Parameters, tiles, variables and extents called like a macro or a type that the host part of the file sees."""
+    words = ["M_PI", "INT_MAX", "MAX_INPUT", "BIG_ENDIAN", "cudaStream_t", "cudaError_t", "cudaSuccess", "CUDART_VERSION", "dim3", "minor"]
+    kernels = "".join(
+        f"""
+@T.prim_func
+def tensor_{i}({w}: T.Tensor((32,), "float32"), O: T.Tensor((32,), "float32")):
+    with T.Kernel(1, threads=32):
+        {words[i - 1]} = T.alloc_shared((32,), "float32")
+        T.copy({w}, {words[i - 1]})
+        for {words[i - 2]} in T.Parallel(32):
+            O[{words[i - 2]}] = {words[i - 1]}[31 - {words[i - 2]}]
+@T.prim_func
+def scalar_{i}({w}: T.int32, O: T.Tensor((T.dynamic("{words[i - 1]}"),), "int32")):
+    with T.Kernel(1, threads=32):
+        O[0] = {w}
+"""
+        for i, w in enumerate(words)
+    )
+    nvcc_compile(compile_text("import tilelang.language as T\n" + kernels).cu, "sm_80", tmp_path)
+
+
+def test_macros_are_claimed() -> None:
+    assert not {w for w in (*MACROS, "cudaLaunchConfig_t", "CU_STREAM_LEGACY") if Names().fresh(w) == w or cuda_symbol(w) == w}

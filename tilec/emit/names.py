@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tilec.emit import prelude
-from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY, MATH
+from tilec.emit.reserved import CUDA_NAMES, KEYWORDS, LIBRARY, MACROS, MATH
 from tilec.ir.kernel import Kernel, Param
 
 LAUNCHER_NAMES = frozenset(
@@ -34,10 +34,15 @@ def identifier(name: str) -> str:
     return f"_{out}" if out[:1].isdigit() else out or "_"
 
 
+def is_claimed(name: str) -> bool:
+    """Whether C++, CUDA or their headers give an identifier a meaning of its own wherever it stands."""
+    return name in KEYWORDS or name in CUDA_NAMES or name in MACROS or name in MATH or name.startswith(("cuda", "CUDA", "CU_"))
+
+
 def cuda_symbol(name: str) -> str:
     """The exported name of a kernel that the author calls `name`."""
     out = identifier(name)
-    taken = out in KEYWORDS or out in CUDA_NAMES or out in LIBRARY or out.startswith("cuda") or out in prelude.entries()
+    taken = is_claimed(out) or out in LIBRARY or out in prelude.entries()
     return f"kernel{out}" if out[:1] == "_" else f"{out}_kernel" if taken else out
 
 
@@ -50,7 +55,7 @@ class Names:
     def fresh(self, hint: str) -> str:
         """`hint` if it is free, else `hint_` for a reserved word, else `hint_1`, `hint_2` and so on."""
         base = identifier(hint)
-        if base in KEYWORDS or base in CUDA_NAMES or base in MATH:
+        if is_claimed(base):
             base += "_"
         name, n = base, 0
         while name in self._used:
