@@ -116,7 +116,10 @@ def read(options: Options, during: During) -> Module:
 
 
 def _checked(module: Module, options: Options) -> Module:
-    """The module as its kernels are compiled: how float32 products are made, and that the IR keeps its rules."""
+    """The module as its kernels are compiled: how float32 products are made, that the IR keeps its rules, and warnings of tiles that
+    are read unwritten. Raises TL0305 where a kernel is sure to leave a tile."""
+    from tilec.analysis.reach import outside
+    from tilec.analysis.unwritten import unwritten
     from tilec.ir.verify import verify
 
     if options.fp32_gemm == "ieee":
@@ -124,7 +127,9 @@ def _checked(module: Module, options: Options) -> Module:
         module = replace(module, kernels=kernels)
     for kernel in module.kernels:
         verify(kernel)
-    return module
+    if errors := [d for kernel in module.kernels for d in outside(kernel)]:
+        raise CompileError(*errors)
+    return replace(module, notes=(*module.notes, *(w for kernel in module.kernels for w in unwritten(kernel))))
 
 
 def plan_module(module: Module, options: Options, during: During) -> tuple[Plan, ...]:

@@ -112,7 +112,7 @@ def test_what_goes_wrong_between_waiting_blocks_is_reported():
     from tests.features.kit import HEAD
     from tilec import emulator
 
-    beyond = "s = T.alloc_shared((4,), 'int32')\n        s[tx] = 1\n        O[b, tx] = s[0]"
+    beyond = "s = T.alloc_shared((4,), 'int32')\n        s[tx + A[b, tx]] = 1\n        O[b, tx] = s[0]"
     compiled = compile_text(HEAD + "G = 3\n" + GRID.replace("O[b, tx] = turn[b, tx]", beyond))
     values = {"A": np.zeros((3, 32), np.int32), "O": np.zeros((3, 32), np.int32), "S": np.zeros(1, np.int32)}
     outcome = emulator.build(compiled.cu).run("ring_launch", values)

@@ -92,7 +92,8 @@ def _merge(frame: Frame, name: str, then: tuple[Value, Flow], other: tuple[Value
     elif same(a, b):
         frame.names[name] = a
     else:
-        frame.names[name] = Stale(name, "it is assigned under a condition that is only known at run time", place)
+        sample = b if a is _UNBOUND else a
+        frame.names[name] = Stale(name, "it is assigned under a condition that is only known at run time", place, sample)
 
 
 def same(a: Value, b: Value) -> bool:

@@ -494,7 +494,8 @@ def spread(m: Machine, elements: Sequence[cst.BaseElement], value: Value, span: 
         at, extra = stars[0], len(parts) - len(elements) + 1
         parts = [*parts[:at], parts[at : at + extra], *parts[at + extra :]]
     if len(parts) != len(elements):
-        raise m.fail("TL0108", f"{len(elements)} names for {len(parts)} value{'s' * (len(parts) != 1)}", span)
+        help_line = f"write one name for each value, {len(parts)} here; T.Kernel has one block index for each extent of its grid"
+        raise m.fail("TL0108", f"{len(elements)} names for {len(parts)} value{'s' * (len(parts) != 1)}", span, help=help_line)
     return parts
 
 

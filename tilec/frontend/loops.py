@@ -133,7 +133,7 @@ class _Carried:
         reason = "a run-time loop assigns it, so its value would carry over from one iteration to the next"
         for name, value in self.before.items():
             if not is_var(value) and not isinstance(value, Stale):
-                frame.names[name] = self.marks[name] = Stale(name, reason, span)
+                frame.names[name] = self.marks[name] = Stale(name, reason, span, value)
 
     def end(self) -> None:
         """What the names are after the loop."""
@@ -144,7 +144,7 @@ class _Carried:
             if now is not None and now is self.marks.get(name):
                 self.frame.names[name] = self.before[name]
             elif now is not None and not (is_var(now) and now is self.before.get(name)):
-                self.frame.names[name] = Stale(name, "it is assigned in a run-time loop", self.span)
+                self.frame.names[name] = Stale(name, "it is assigned in a run-time loop", self.span, now)
 
 
 def _device_for(m: Machine, node: cst.For, spec: LoopSpec, frame: Frame) -> Flow:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.diagnostics import Span
-from tilec.frontend import hostops
+from tilec.frontend import hints, hostops
 from tilec.frontend.builtins import one, sort
 from tilec.frontend.hostops import HostError
 from tilec.frontend.classes import member
@@ -69,7 +69,7 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
 
 def _unknown(m: Machine, owner: Value, name: str, span: Span) -> Value:
     what = f"`{owner.name}`" if isinstance(owner, (Buffer, ClassValue)) else hostops.kind(owner)
-    raise m.fail("TL0201", f"{what} has no attribute `{name}` that the compiler knows", span)
+    raise m.fail("TL0201", f"{what} has no attribute `{name}` that the compiler knows", span, help=hints.attribute(name))
 
 
 def _tensor_attribute(owner: Buffer | Ref, name: str) -> Value:
@@ -266,4 +266,4 @@ def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
                 return hostops.as_list(value)
         case _:
             text = f"{hostops.kind(value)} is not something to iterate over while compiling"
-            raise m.fail("TL0108", text, span, help="use T.serial, T.Parallel, range, or a list, tuple, zip or enumerate of known values")
+            raise m.fail("TL0108", text, span, help=hints.iterate(value))

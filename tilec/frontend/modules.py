@@ -14,6 +14,7 @@ from pathlib import Path
 import libcst as cst
 
 from tilec.diagnostics import Span
+from tilec.frontend import hints
 from tilec.frontend.library import LIBRARY
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
@@ -136,8 +137,8 @@ def import_module(m: Machine, name: str, frame: Frame, level: int, span: Span) -
         if found is not None:
             return found
     shown = "." * level + name
-    cause = m.fail("TL0109", f"the module `{shown}` is not part of what the compiler reads", span,
-                   help="only files beside the source, or in a directory given with -I, can be imported")  # fmt: skip
+    help_line = hints.foreign(shown, "") or "only files beside the source, or in a directory given with -I, can be imported"
+    cause = m.fail("TL0109", f"the module `{shown}` is not part of what the compiler reads", span, help=help_line)
     return Poison(shown, cause)
 
 
@@ -229,4 +230,5 @@ def namespace_attribute(m: Machine, space: Namespace, name: str, span: Span) -> 
         return deeper
     short = "T" if space.name == "tilelang.language" else space.name
     near = suggest(space, name)
-    raise m.fail("TL0201", f"`{short}` has no `{name}`", span, help=f"did you mean `{short}.{near}`?" if near else "")
+    meant = f"did you mean `{short}.{near}`?" if near else hints.foreign(short, name)
+    raise m.fail("TL0201", f"`{short}` has no `{name}`", span, help=meant)

@@ -12,6 +12,7 @@ from typing import Any
 import libcst as cst
 
 from tilec.diagnostics import CompileError, Label, Span
+from tilec.frontend import hints
 from tilec.frontend.machine import Machine
 from tilec.frontend.values import Frame, Poison, Stale
 from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
@@ -32,13 +33,9 @@ def lookup(m: Machine, frame: Frame, name: str, span: Span, builtins: Mapping[st
         raise _unknown(m, frame, name, span, builtins)
     if isinstance(value, Stale):
         text = f"`{value.name}` has no single value here: {value.reason}"
-        raise m.fail("TL0107", text, span, Label(value.span, "it is assigned in this statement"), help=stale_help(value.name))
+        help_line = hints.variable(value.name, value.sample)
+        raise m.fail("TL0107", text, span, Label(value.span, "it is assigned in this statement"), help=help_line)
     return m.use(value, span)
-
-
-def stale_help(name: str) -> str:
-    """What to do about a name that run-time control flow would rebind."""
-    return f'declare it as `{name} = T.alloc_var("int32")` (or another dtype) before, and assign to it: that makes it a run-time variable'
 
 
 def find(m: Machine, frame: Frame, name: str, span: Span) -> Value:
@@ -76,15 +73,12 @@ def _unknown(m: Machine, frame: Frame, name: str, span: Span, builtins: Mapping[
 
 
 def _near(frame: Frame, name: str, builtins: Mapping[str, Value]) -> str:
-    from difflib import get_close_matches
-
     names: set[str] = set(builtins)
     scope: Frame | None = frame
     while scope is not None:
         names |= set(scope.names) | set(scope.module.bindings if scope.module else ())
         scope = scope.parent
-    near = get_close_matches(name, sorted(names), 1)
-    return f"did you mean `{near[0]}`?" if near else ""
+    return hints.unknown_name(name, names)
 
 
 def is_var(value: Any) -> bool:
@@ -145,7 +139,7 @@ def bind(m: Machine, frame: Frame, name: str, value: Value, span: Span) -> None:
         return
     if scope is not frame and m.depth > scope.depth:
         text = f"`{name}` belongs to an outer function and is assigned under run-time control flow"
-        raise m.fail("TL0106", text, span, help=stale_help(name))
+        raise m.fail("TL0106", text, span, help=hints.variable(name, None))
     scope.names[name] = snapshot(m, value, name, span)
 
 

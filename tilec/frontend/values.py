@@ -46,6 +46,7 @@ class Stale:
     name: str
     reason: str
     span: Span
+    sample: Value | None = None  # a value that the name takes, where one is known
 
 
 @dataclass(slots=True, eq=False)

@@ -95,6 +95,8 @@ def _alloc(b: Builder, name: str, shape: Any, dtype: Any, scope: Scope, given: s
         raise b.error(
             "TL0205", f"`T.{name}` belongs to the whole block and cannot be used inside T.Parallel", help="move it out of the loop"
         )
+    if isinstance(dtype, int):
+        raise b.error("TL0206", f"`T.{name}` takes its shape as one tuple", help=f'write T.{name}(({describe(shape)}, {dtype}), "float16")')
     if given not in known:
         raise b.error("TL0206", f"`T.{name}` has no scope {describe(given)}", help=f"use one of {', '.join(known)}")
     element = dtype_of(b, dtype, vectors=True)

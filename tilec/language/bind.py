@@ -119,7 +119,9 @@ def invoke_lanes(name: str, fn: FunctionType, b: Builder, args: tuple[Any, ...],
 
 
 def _keyword_help(name: str, fn: FunctionType, key: str, known: Iterable[str]) -> str:
-    near = nearest(key, known)
+    known = tuple(known)
+    whole = [k for k in known if key.lower() in k.lower().split("_")]  # `stages` is num_stages rather than stage
+    near = whole[0] if whole else nearest(key, known)
     return f"did you mean `{near}`?" if near else signature(name, fn)
 
 

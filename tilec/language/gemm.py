@@ -56,6 +56,7 @@ def gemm(
     tile_statement(b, "gemm")
     if host_int(b, k_pack, "k_pack") != 1:
         raise b.error("TL0323", f"k_pack must be 1 on NVIDIA GPUs, got {describe(k_pack)}", help="leave k_pack out")
+    host_int(b, wg_wait, "wg_wait")
     if mbar is not None:
         raise b.error("TL0204", "`mbar` of T.gemm is not supported yet", help="leave it out; T.gemm is complete when it returns")
     b.emit(_product(b, "gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum))
@@ -80,6 +81,8 @@ def _product(
     _check_types(b, a, w, c)
     _check_scopes(b, a, w, c)
     _check_shapes(b, (a, w, c), trans_a, trans_b)
+    if isinstance(clear_accum, str):
+        raise b.error("TL0323", f"`clear_accum` is a condition, got {describe(clear_accum)}", help="use True, False or a comparison")
     clear = truth(b, clear_accum)
     return Gemm(a, w, c, trans_a, trans_b, policy_of(b, policy), Const(clear, BOOL) if isinstance(clear, bool) else clear, b.span)
 
@@ -120,7 +123,8 @@ def _check_types(b: Builder, a: Region, w: Region, c: Region) -> None:
         raise b.error("TL0321", f"T.gemm does not take {x} operands", help=f"use one of {', '.join(map(str, ACCUMULATORS))}")
     if z not in ACCUMULATORS[x]:
         names = " or ".join(map(str, ACCUMULATORS[x]))
-        raise b.error("TL0321", f"{x} operands accumulate in {names}, `{c.buffer.name}` is {z}", *buffer_label(c.buffer))
+        hint = f"allocate it as {ACCUMULATORS[x][0]}, and let T.copy cast the result"
+        raise b.error("TL0321", f"{x} operands accumulate in {names}, `{c.buffer.name}` is {z}", *buffer_label(c.buffer), help=hint)
 
 
 def _family(dtype: DType) -> str:

@@ -83,7 +83,8 @@ def _box(b: Builder, ref: Ref, dim: int, item: Any) -> tuple[Expr, Expr]:
     if not isinstance(item, Slice):
         return index(b, ref, dim, item), ONE
     if item.step not in (None, 1) and not (isinstance(item.step, Const) and item.step.value == 1):
-        raise b.error("TL0307", f"a slice of `{ref.buffer.name}` must have step 1", span=where(b, ref))
+        hint = "copy elements with a step between them in T.Parallel"
+        raise b.error("TL0307", f"a slice of `{ref.buffer.name}` must have step 1", span=where(b, ref), help=hint)
     size = ref.buffer.shape[dim]
     start = ZERO if item.start is None else _bound(b, ref, dim, item.start)
     stop = size if item.stop is None else _bound(b, ref, dim, item.stop)
@@ -123,7 +124,9 @@ def _check_box(b: Builder, ref: Ref, dim: int, start: Expr, extent: Expr) -> Non
     name = ref.buffer.name
     if length is not None and length <= 0:
         kind = "empty" if length == 0 else "reversed"
-        raise b.error("TL0307", f"the slice in dimension {dim} of `{name}` is {kind}", *buffer_label(ref.buffer), span=where(b, ref))
+        text = f"the slice in dimension {dim} of `{name}` is {kind}"
+        hint = "write it as start:stop, where start is below stop"
+        raise b.error("TL0307", text, *buffer_label(ref.buffer), span=where(b, ref), help=hint)
     _check_inside(b, ref.buffer, dim, first, length, where(b, ref))
 
 
@@ -136,7 +139,10 @@ def _check_inside(b: Builder, buffer: Buffer, dim: int, first: int | None, lengt
     if (first is not None and not 0 <= first < size) or (length is not None and start + length > size):
         end = f"{first}:{(first or 0) + length}" if first is not None and length is not None else f"of length {length}"
         text = f"the slice {end} is outside dimension {dim} of `{buffer.name}`, whose extent is {size}"
-        raise b.error("TL0305", text, *buffer_label(buffer), span=span)
+        if first is not None and first < 0:
+            text = f"the slice starts {-first} in front of dimension {dim} of `{buffer.name}`, whose extent is {size}"
+        hint = "a slice of a tile must lie inside it; only tensors in global memory are cut at their ends"
+        raise b.error("TL0305", text, *buffer_label(buffer), span=span, help=hint)
 
 
 def pair(b: Builder, verb: str, src: Any, dst: Any) -> tuple[Region, Region]:
