@@ -212,3 +212,41 @@ def k(A: T.Tensor((300,), "float32"), O: T.Tensor((300,), "float32")):
 """
     a = np.random.default_rng().integers(0, 9, 300).astype(F32)
     check(text, {"A": a, "O": poison((300,), F32)}, {"O": 2 * a[::-1] + 2})
+
+
+@pytest.mark.parametrize(("source", "left", "dim"), [((4, 6), (4, 1, 1), 1), ((1, 4, 6), (4, 1, 1), 2), ((6,), (1, 1), 0)])
+@pytest.mark.parametrize("clear", [True, False])
+def test_reduction_into_a_tile_with_dimensions_of_its_own(source: tuple[int, ...], left: tuple[int, ...], dim: int, clear: bool) -> None:
+    text = f"""
+@T.prim_func
+def k(A: T.Tensor({source}, "int32"), B: T.Tensor({left}, "int32"), O: T.Tensor({left}, "int32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_fragment({source}, "int32")
+        p = T.alloc_fragment({left}, "int32")
+        T.copy(A, a)
+        T.copy(B, p)
+        T.reduce_sum(a, p, dim={dim}, clear={clear})
+        T.copy(p, O)
+"""
+    rng = np.random.default_rng()
+    a, b = (rng.integers(-9, 9, shape).astype(I32) for shape in (source, left))
+    check(text, {"A": a, "B": b, "O": poison(left, I32)}, {"O": a.sum(dim).reshape(left) + (0 if clear else b)})
+
+
+@pytest.mark.parametrize("scope", ["shared", "fragment"])
+@pytest.mark.parametrize("reverse", [True, False])
+def test_running_maximum_of_nothing_but_nan_is_that_of_nothing(scope: str, reverse: bool) -> None:
+    text = f"""
+@T.prim_func
+def k(A: T.Tensor((3, 97), "float32"), O: T.Tensor((3, 97), "float32")):
+    with T.Kernel(1, threads=64):
+        a = T.alloc_{scope}((3, 97), "float32")
+        T.copy(A, a)
+        T.cummax(a, dim=1, reverse={reverse})
+        T.copy(a, O)
+"""
+    a = np.random.default_rng().integers(-9, 9, (3, 97)).astype(F32)
+    a[0, :40], a[0, -40:], a[1] = np.nan, np.nan, np.nan
+    order = slice(None, None, -1 if reverse else 1)
+    wanted = np.fmax.accumulate(np.where(np.isnan(a), -np.inf, a)[:, order], 1)[:, order]
+    check(text, {"A": a, "O": poison((3, 97), F32)}, {"O": wanted})

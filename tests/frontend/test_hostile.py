@@ -98,6 +98,27 @@ def test_syntax_errors_have_a_place(text: str, line: int) -> None:
     assert (first.code, first.span.line) == ("TL0101", line)
 
 
+PARSED = {
+    "def f(a, a):\n    return a\nV = f(1, 2)\n": "TL0101", "f = lambda a, *a: 1\nV = f(1, 2)\n": "TL0101",
+    "*a, *b = 1, 2, 3\nV = a[0]\n": "TL0101", "def f(a, b=2):\n    return a\nV = f(1, b=3, b=4)\n": "TL0203",
+    "def f(a, b=2):\n    return a\nV = f(1, **{'b': 3}, b=4)\n": "TL0203",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "code"), PARSED.items())
+def test_syntax_errors_that_the_parser_lets_pass(text: str, code: str) -> None:
+    assert fault(HEAD + text + KERNEL).diagnostics[0].code == code
+
+
+@pytest.mark.parametrize("parameters", ["O, O", "O, *more", "O, **more"])
+@pytest.mark.parametrize("form", ["@T.prim_func", "@T.jit"])
+def test_parameters_that_no_kernel_can_have(parameters: str, form: str) -> None:
+    typed = parameters.replace("O", 'O: T.Tensor((8,), "int32")') if "prim" in form else parameters
+    text = f'{form}\ndef k({typed}):\n    O: T.Tensor((8,), "int32")\n    with T.Kernel(1, threads=32):\n        O[0] = 1\n'
+    text = text.replace('    O: T.Tensor((8,), "int32")\n', "") if "prim" in form else text
+    assert fault(HEAD + text).diagnostics[0].code in ("TL0101", "TL0207")
+
+
 def test_bytes_that_are_no_text() -> None:
     first = fault(b"import tilelang\nx = '\xe9\xff'\n").diagnostics[0]
     assert (first.code, first.span.line, first.span.col) == ("TL0103", 2, 6)

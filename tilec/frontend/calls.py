@@ -19,7 +19,7 @@ from tilec.frontend.classes import instance
 from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
 from tilec.frontend.names import assigned, is_region, is_var, snapshot
-from tilec.frontend.syntax import parameters, style, uses, yields
+from tilec.frontend.syntax import Def, parameters, style, uses, yields
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
@@ -262,11 +262,22 @@ def bind_arguments(m: Machine, function: Function, args: tuple[Value, ...], kwar
 
 def define(m: Machine, node: cst.FunctionDef, frame: Frame, scope: Frame) -> Value:
     """The value of a `def`: its defaults now, its decorators from the inside out."""
+    check_names(m, node, frame)
     defaults = dict(_defaults(m, node, frame))
     value: Value = Function(node.name.value, node, scope, defaults)
     for decorator in reversed(node.decorators):
         value = _decorated(m, decorator, value, frame)
     return value
+
+
+def check_names(m: Machine, node: Def, frame: Frame) -> None:
+    """Two parameters of one name are an error: the parser lets them pass."""
+    stars = (p for p in (node.params.star_arg, node.params.star_kwarg) if isinstance(p, cst.Param))
+    seen: set[str] = set()
+    for p in (*parameters(node), *stars):
+        if p.name.value in seen:
+            raise m.fail("TL0101", f"syntax error: two parameters are called `{p.name.value}`", frame.source.span(p.name))
+        seen.add(p.name.value)
 
 
 def _defaults(m: Machine, node: cst.FunctionDef, frame: Frame) -> Iterator[tuple[str, Value]]:

@@ -16,8 +16,10 @@ import libcst as cst
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import BUILTINS
+from tilec.frontend.calls import check_names
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import bind, lookup, target_names
+from tilec.frontend.syntax import parameters
 from tilec.frontend.values import Frame, Function, Iter
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
@@ -385,9 +387,8 @@ def _part(m: Machine, part: cst.BaseFormattedStringContent, frame: Frame, raw: b
 
 
 def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
-    params = node.params
-    every = (*params.posonly_params, *params.params, *params.kwonly_params)
-    defaults = {p.name.value: m.eval(p.default, frame) for p in every if p.default is not None}
+    check_names(m, node, frame)
+    defaults = {p.name.value: m.eval(p.default, frame) for p in parameters(node) if p.default is not None}
     return Function("lambda", node, closure(m, frame), defaults)
 
 
@@ -490,6 +491,8 @@ def spread(m: Machine, elements: Sequence[cst.BaseElement], value: Value, span: 
         return [value]  # `with T.Kernel(n) as (bx,)`
     parts = m.iterate(value, span)
     stars = [k for k, e in enumerate(elements) if isinstance(e, cst.StarredElement)]
+    if len(stars) > 1:
+        raise m.fail("TL0101", "syntax error: more than one starred name in an assignment", span)
     if stars and len(parts) >= len(elements) - 1:
         at, extra = stars[0], len(parts) - len(elements) + 1
         parts = [*parts[:at], parts[at : at + extra], *parts[at + extra :]]
@@ -508,12 +511,17 @@ def _call(m: Machine, node: cst.Call, frame: Frame) -> Value:
         value = m.eval(a.value, frame)
         if a.star == "*":
             args.extend(m.iterate(value, span))
-        elif a.star == "**":
+            continue
+        if a.star == "**":
             if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
                 raise m.fail("TL0108", f"`**` needs a dict with string keys, not {hostops.kind(value)}", span)
-            kwargs.update(value)
+            named = value
         elif a.keyword is not None:
-            kwargs[a.keyword.value] = value
+            named = {a.keyword.value: value}
         else:
             args.append(value)
+            continue
+        if again := sorted(named.keys() & kwargs.keys()):
+            raise m.fail("TL0203", f"the argument `{again[0]}` is given twice", frame.source.span(a))
+        kwargs.update(named)
     return m.call(function, tuple(args), kwargs, span)

@@ -161,6 +161,7 @@ def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Mark
     form = Signature(function)
     names: dict[str, Value] = {}
     scope = function.frame
+    _check_stars(m, function)
     for p in parameters(function.node):
         span = scope.source.span(p.name)
         if p.annotation is None:
@@ -174,6 +175,14 @@ def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Mark
     with recording(m, form):
         _body(m, function, names)
         return finish(m, function, symbol, tuple(form.params.values()), markers, bindings)
+
+
+def _check_stars(m: Machine, function: Function) -> None:
+    """A kernel has as many parameters as its signature names."""
+    for p in (function.node.params.star_arg, function.node.params.star_kwarg):
+        if isinstance(p, cst.Param):
+            place = function.frame.source.span(p.name)
+            raise m.fail("TL0207", f"a kernel cannot take `*{p.name.value}`", place, help="name each parameter")
 
 
 def record_eager(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: Bindings) -> Kernel:
@@ -193,6 +202,7 @@ def _eager_once(
     form.order = tuple(p.name.value for p in parameters(function.node) if p.name.value not in values)
     names: dict[str, Value] = dict(values)
     scope = function.frame
+    _check_stars(m, function)
     for p in parameters(function.node):
         name = p.name.value
         if name in values:

@@ -304,7 +304,7 @@ def _fix_reduce(r: Reduce, stage: _Stage) -> Stmt:
         before += [Alloc(tile, r.span), Copy(r.src, full(tile, r.span), r.span)]
         out = replace(out, src=full(tile, r.span))
     elif _reduced(r, stage) is None:
-        tile = stage.tile(r.dst.buffer, Scope.FRAGMENT, "reduced", r.dst.extents)
+        tile = stage.tile(r.dst.buffer, Scope.FRAGMENT, "reduced", _left_shape(r))
         before.append(Alloc(tile, r.span))
         if not r.clear:
             before.append(Copy(r.dst, full(tile, r.span), r.span))
@@ -314,6 +314,14 @@ def _fix_reduce(r: Reduce, stage: _Stage) -> Stmt:
         return r
     stage.changed = True
     return Seq((*before, out, *after), r.span)
+
+
+def _left_shape(r: Reduce) -> tuple[Expr, ...]:
+    """The destination's extents where they are the source's without the reduced one, or with 1 in its place; else the latter."""
+    before, after = r.src.extents[: r.dim], r.src.extents[r.dim + 1 :]
+    one = (*before, Const(1, INT32), *after)
+    sizes = [static(e) for e in r.dst.extents]
+    return r.dst.extents if sizes in ([static(e) for e in shape] for shape in (one, (*before, *after))) else one
 
 
 def _reduced(r: Reduce, stage: _Stage) -> FragmentLayout | None:

@@ -107,8 +107,7 @@ def scan(op: str, x: Array, axis: int, reverse: bool, dtype: DType) -> Array:
     """Inclusive scan along `axis` in `dtype`."""
     x = np.moveaxis(np.asarray(cast(x, dtype)), axis, 0).copy()
     order = range(x.shape[0] - 1, -1, -1) if reverse else range(x.shape[0])
-    before = None
+    before: Value = np.full(x.shape[1:], identity(op, dtype), np_dtype(dtype))
     for k in order:
-        x[k] = x[k] if before is None else combine(op, x[before], x[k], dtype)
-        before = k
+        before = x[k] = combine(op, before, x[k], dtype)
     return np.moveaxis(x, 0, axis)
