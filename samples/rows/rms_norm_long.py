@@ -16,6 +16,7 @@ def rms_norm_long(M: int = 1024, N: int = 65536, held: int = 16384, dtype: str =
     @T.prim_func
     def main(A: T.Tensor((M, N), dtype), weight: T.Tensor((N,), dtype), B: T.Tensor((M, N), dtype)):
         with T.Kernel(M, threads=threads) as row:
+            T.annotate_min_blocks_per_sm(2)
             first = T.alloc_fragment((held,), dtype)
             rest = T.alloc_shared((parts * held,), dtype)
             squares = T.alloc_fragment((held,), "float32")

@@ -19,6 +19,7 @@ def softmax_long(M: int = 1024, N: int = 65536, held: int = 16384, dtype: str = 
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype)):
         with T.Kernel(M, threads=threads) as row:
+            T.annotate_min_blocks_per_sm(2)
             first = T.alloc_fragment((held,), dtype)
             rest = T.alloc_shared((parts * held,), dtype)
             wide = T.alloc_fragment((held,), "float32")

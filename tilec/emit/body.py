@@ -328,6 +328,10 @@ class BodyWriter:
                 return f"{call}();"
             case "team":
                 return self.meet()
+            case "copies":
+                self.spell.need("cp_async_commit")
+                self.spell.need("cp_async_wait")
+                return "cp_async_commit();\ncp_async_wait<0>();"
             case "grid":
                 self.spell.need("grid_sync")
                 return "grid_sync(reinterpret_cast<unsigned*>(workspace));"

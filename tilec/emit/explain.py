@@ -256,7 +256,7 @@ def _simple(s: PStmt) -> Iterator[str]:
         case PMbarrier() | PBulkCopy() | PSend() | PControl():
             yield _by_hand(s)
         case PBarrier():
-            of = "cluster barrier" if s.kind.startswith("cluster") else "barrier"
+            of = "wait for copies" if s.kind == "copies" else "cluster barrier" if s.kind.startswith("cluster") else "barrier"
             yield f"{of}{f' ({s.why})' if s.why else ''}"
         case _:
             yield type(s).__name__

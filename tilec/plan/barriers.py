@@ -406,6 +406,11 @@ def shared_tiles(s: PStmt) -> Tiles:
     return _Walk(lambda b: b.scope is Scope.SHARED, lambda e: False).effects(s).tiles()
 
 
+def touched_by(s: PStmt) -> Pending:
+    """The tiles and tensors that a statement reads and writes, those of everything inside it included."""
+    return _Walk(lambda b: b.scope in (Scope.SHARED, Scope.GLOBAL), lambda e: False).effects(s).plain()
+
+
 def place_barriers(
     body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False,
     writers: Mapping[int, tuple[Writer, ...]] = NO_WRITERS,

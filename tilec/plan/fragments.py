@@ -13,7 +13,7 @@ from math import prod
 
 from tilec.analysis.affine import coefficient
 from tilec.ir.expr import Buffer, Expr, Scope, Var
-from tilec.ir.tile import Alloc, Copy, Parallel, Reduce, Stmt
+from tilec.ir.tile import Alloc, Copy, Parallel, Reduce, Seq, Stmt, Store
 from tilec.ir.visit import walk_stmt
 from tilec.layout.fragment import REPLICA, Digit, FragmentLayout
 from tilec.plan.domains import Access, Dims, accesses, copy_as_parallel, domain_fits, static, static_shape, whole
@@ -48,6 +48,51 @@ def spread_evenly(shape: Sequence[int], threads: int, itemsize: int) -> Fragment
         if -(-need // used) > 1:
             regs.append(Digit(dim, step * used, -(-need // used)))
     return FragmentLayout(tuple(shape), threads, tuple(thread), tuple(regs))
+
+
+def spread_blocks(shape: Sequence[int], threads: int, itemsize: int) -> FragmentLayout | None:
+    """A free layout for a tile that is filled or emptied across its rows: each thread holds whole blocks of 16 bytes by as many rows, so
+    that memory moves by vectors on both sides. None where such blocks do not fill the tile or are too few for the threads."""
+    wide = tall = 16 // itemsize
+    if len(shape) != 2 or shape[1] % wide:
+        return None
+    while tall > 1 and (shape[0] % tall or prod(shape) // (wide * tall) < threads):
+        tall //= 2
+    if tall < 2:
+        return None
+    across, down = shape[1] // wide, shape[0] // tall
+    lanes = min(power_down(across), threads)
+    rows = min(power_down(down), threads // lanes)
+    if across % lanes or down % rows or lanes * rows != threads:
+        return None
+    thread = [Digit(d, step, n) for d, step, n in ((1, wide, lanes), (0, tall, rows)) if n > 1]
+    more = [Digit(d, step, n) for d, step, n in ((1, wide * lanes, across // lanes), (0, tall * rows, down // rows)) if n > 1]
+    return FragmentLayout(tuple(shape), threads, tuple(thread), (Digit(1, 1, wide), Digit(0, 1, tall), *more))
+
+
+def across_rows(loop: Parallel) -> int | None:
+    """Which variable of a loop runs along the rows of a shared tile that the loop takes across, as `x[i, j] = tile[j, i]` does; None
+    where all rows are walked by the last variable, or by none."""
+    body = [s for s in walk_stmt(loop.body) if not isinstance(s, Seq)]
+    if len(loop.vars) < 2 or len(body) != 1 or not isinstance(body[0], Store):
+        return None
+    found = list(accesses(loop.body, loop.vars))
+    tiles = [a for a in found if a.buffer.scope is Scope.SHARED]
+    if len(found) != 2 or len(tiles) != 1 or any(a.buffer.scope is Scope.GLOBAL for a in found) or not tiles[0].indices:
+        return None
+    along = [n for n, v in enumerate(loop.vars) if coefficient(tiles[0].indices[-1], v) == 1]
+    return along[0] if len(along) == 1 and along[0] < len(loop.vars) - 1 else None
+
+
+def turned(stmts: Sequence[Stmt]) -> set[Buffer]:
+    """Fragments that some loop takes across the rows of a shared tile with elements of the same size."""
+    found: set[Buffer] = set()
+    for s in stmts:
+        if isinstance(s, Parallel) and across_rows(s) is not None:
+            fragments = [a for a in accesses(s.body, s.vars) if a.buffer.scope is Scope.FRAGMENT and a.dims == (0, 1)]
+            sizes = {a.buffer.dtype.bytes for a in accesses(s.body, s.vars)}
+            found |= {a.buffer for a in fragments} if len(sizes) == 1 and len(s.vars) == 2 else set()
+    return found
 
 
 def project(layout: FragmentLayout, dims: Dims, shape: tuple[int, ...]) -> FragmentLayout:
@@ -216,9 +261,11 @@ def infer(
     fragments = [s.buffer for s in stmts if isinstance(s, Alloc) and s.buffer.scope is Scope.FRAGMENT]
     moved = moved_bytes(stmts)
     propagate(stmts, known)
-    results = _results(stmts)
+    results, across = _results(stmts), turned(stmts)
     for f in sorted(fragments, key=lambda f: (f in results, -prod(static_shape(f)))):
         if f not in known:
-            known[f] = spread_evenly(static_shape(f), (held or {}).get(f, threads), moved.get(f, f.dtype.bytes))
+            shape, count = static_shape(f), (held or {}).get(f, threads)
+            blocks = spread_blocks(shape, count, f.dtype.bytes) if f in across else None
+            known[f] = blocks or spread_evenly(shape, count, moved.get(f, f.dtype.bytes))
             propagate(stmts, known)
     return known

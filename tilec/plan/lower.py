@@ -39,7 +39,7 @@ from tilec.plan.alone import rereads
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, same
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fetches import prefetches, spread_fetches
-from tilec.plan.fragments import domain, domain_layout, row_width
+from tilec.plan.fragments import across_rows, domain, domain_layout, row_width
 from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
@@ -316,12 +316,29 @@ class Lowering:
 
     def tile_loop(self, s: Parallel, facts: Facts) -> PStmt:
         """A Parallel loop, by the layout of the fragments it walks or by running number."""
+        if (turned := self.turned(s)) is not None:
+            return self.by_register(*turned, facts)
         found = domain(s)
         assert found is not None
         layout = domain_layout(found[2], s.extents, self.at.layouts, row_width(s))
         if layout is None:
             return self.by_number(s, facts)
         return self.by_register(s, layout, facts)
+
+    def turned(self, s: Parallel) -> tuple[Parallel, FragmentLayout] | None:
+        """A loop across the rows of a shared tile with the variable along them last, where a thread holds several neighbours of a row;
+        its layout counts these first."""
+        along = across_rows(s)
+        if along is None:
+            return None
+        order = [*(n for n in range(len(s.vars)) if n != along), along]
+        loop = replace(s, vars=tuple(s.vars[n] for n in order), extents=tuple(s.extents[n] for n in order))
+        found = domain(loop)
+        layout = None if found is None else domain_layout(found[2], loop.extents, self.at.layouts)
+        rows = [] if layout is None else [g for g in layout.regs if g.dim == len(order) - 1 and g.stride == 1]
+        if layout is None or not rows:
+            return None
+        return loop, replace(layout, regs=(*rows, *(g for g in layout.regs if g not in rows)))
 
     def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
         """One iteration a register of `layout`."""

@@ -256,8 +256,8 @@ class PScan:
 
 @record
 class PBarrier:
-    """A barrier: kind block (planned or the author's), team (of those who are here), named, arrive, warp or grid. `why` names the tiles
-    it orders, for explain."""
+    """A barrier: kind block (planned or the author's), team (of those who are here), named, arrive, warp or grid; or `copies`, where each
+    thread waits for its own asynchronous copies. `why` names the tiles it orders, for explain."""
 
     kind: str = "block"
     id: Expr | None = None

@@ -22,6 +22,7 @@ from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
+from tilec.plan.background import in_background
 from tilec.plan.barriers import place_barriers
 from tilec.plan.by_hand import hand_layouts
 from tilec.plan.arrivals import arrive_each
@@ -305,6 +306,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
     tiles, total = place_tiles(layouts, versions, bulk)
+    apart = total
     if total > room.target.shared_per_block_max and room.hand is None and launch.cluster == ALONE:
         shared = overlap(body, {b: t.bytes for b, t in tiles.items() if storage(b) is b}, ALIGNMENT)
         body = with_meetings(body, shared.meetings)
@@ -312,6 +314,8 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
+    if room.hand is None and total == apart and not any(isinstance(s, Gemm) for s in walk_stmt(legal.body)):
+        body = in_background(body, lowering.elements, frozenset(map(storage, writes)))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
     for s in walk_stmt(legal.body):
         if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):
