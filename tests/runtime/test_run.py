@@ -161,3 +161,13 @@ def test_what_takes_long_is_told_on_a_terminal(quiet: bool, tmp_path: Path, monk
     steps = [line for line in terminal.getvalue().replace("\x1b[K", "").split("\r") if line]
     assert steps == ([] if quiet else [*steps[:2], *(f"run {i} of 2: copies as {w} as they may be" for i, w in ((1, "late"), (2, "early")))])
     assert len(steps) == (0 if quiet else 4) and terminal.getvalue().endswith("" if quiet else "\r\x1b[K")
+
+
+def test_a_sum_that_was_never_cleared_says_so(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(
+        "import tilelang.language as T\n@T.prim_func\ndef k(O: T.Tensor((32,), 'float32')):\n    with T.Kernel(1, threads=32):\n"
+        "        f = T.alloc_fragment((32,), 'float32')\n        for i in T.Parallel(32):\n            f[i] += 1\n        T.copy(f, O)\n"
+    )
+    done = tilec("run", "k.py", cwd=tmp_path)
+    assert done.returncode == 1 and "relative error inf" in done.stdout and "nothing has written" in done.stderr, done.stdout + done.stderr
+    assert "warning[TL0325]: `f` is read here before anything has written it" in done.stderr

@@ -18,7 +18,7 @@ from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Call
 from tilec.ir.kernel import Kernel
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
-from tilec.reference.compare import compare, kernel_tolerance
+from tilec.reference.compare import Mismatch, compare, kernel_tolerance
 from tilec.reference.errors import MeaningError
 from tilec.runtime.bind import Array, Bound, storable
 from tilec.runtime.request import MissingError, RunError, RunRequest
@@ -99,16 +99,20 @@ def comparison(
         limit = kernel_tolerance(plan.kernel, p.dtype, known) if p in plan.written else 0.0
         found = compare(got[p.name], want[p.name], p.dtype, limit=limit)
         if found is not None:
-            faults.append(f"{p.name}{label} differs from {other}: {found}")
+            unwritten = f"; {other} is NaN where a kernel reads what nothing has written" if found.want != found.want else ""
+            faults.append(f"{p.name}{label} differs from {other}: {found}{unwritten}")
         if p in plan.written:
             what = f"  {p.name}  {p.dtype}  {'x'.join(map(str, got[p.name].shape)) or 'scalar'}"
-            lines.append(f"{what}  {_closeness(got[p.name], want[p.name], p.dtype, limit)}: {'differs' if found else 'agrees'}{label}")
+            how_near = _closeness(got[p.name], want[p.name], p.dtype, limit, found)
+            lines.append(f"{what}  {how_near}: {'differs' if found else 'agrees'}{label}")
     return lines, faults
 
 
-def _closeness(got: Array, want: Array, dtype: DType, limit: float) -> str:
+def _closeness(got: Array, want: Array, dtype: DType, limit: float, found: Mismatch | None) -> str:
     if not dtype.is_float or not limit:
         return "exact"
+    if found is not None:
+        return f"relative error {found.error:.1e}, allowed {limit:.1e}"
     with np.errstate(all="ignore"):
         a, b = got.astype(np.float64), want.astype(np.float64)
         both = np.isfinite(a) & np.isfinite(b)
