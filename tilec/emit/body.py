@@ -19,9 +19,7 @@ from tilec.emit.by_hand import (
 )  # fmt: skip
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
-from tilec.emit.hopper import bulk_store_text
-from tilec.emit.hopper_chain import bulk_add_text
-from tilec.emit.hopper_attention import join_text, pack_text, scaled_text
+from tilec.emit.hopper.statements import bulk_add_text, bulk_store_text, join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling, conjuncts

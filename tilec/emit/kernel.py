@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tilec.diagnostics import Span
-from tilec.emit import gemm, hopper, hopper_attention, hopper_chain, pipeline, prelude
+from tilec.emit.hopper import attention as stream_kernel
+from tilec.emit.hopper import chain as chain_kernel
+from tilec.emit.hopper import maps as tensor_maps
+from tilec.emit.hopper.gemm import GemmWriter
+from tilec.emit import gemm, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
 from tilec.emit.cliteral import ctype
@@ -99,7 +103,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
     if variant.tensor_maps and not variant.hopper:
-        kept |= hopper.RESERVED | hopper_attention.RESERVED | hopper_chain.RESERVED
+        kept |= tensor_maps.RESERVED | stream_kernel.RESERVED | chain_kernel.RESERVED
     kept |= {"warp_group"} if variant.hopper else set()
     names = _parameter_names(signature(plan).names, kept)
     reserved = kept | set(names.values())
@@ -115,7 +119,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     if variant.tensor_maps and not variant.hopper:
         return _hopper_kernel(file, plan, spell, names)
     values = _scalar_values(file, spell, plan)
-    maps = hopper.map_names(variant, list(names.values()))
+    maps = tensor_maps.map_names(variant, list(names.values()))
     spell.names.reserve(maps)
     declared = dict(zip(variant.tensor_maps, maps, strict=True))
     writer = BodyWriter(spell, file.comment, prod(launch.threads), maps=declared, number=_thread_number(launch))
@@ -148,25 +152,25 @@ def _parameter_names(names: Mapping[Param, str], kept: AbstractSet[str]) -> dict
 def _hopper_kernel(file: _File, plan: Plan, spell: Spelling, names: Mapping[Param, str]) -> str:
     """One warp-specialised __global__ function: its tensor maps are parameters in front of the others."""
     variant = spell.variant
-    maps = hopper.map_names(variant, list(names.values()))
-    spell.names.reserve([*hopper.RESERVED, *maps])
+    maps = tensor_maps.map_names(variant, list(names.values()))
+    spell.names.reserve([*tensor_maps.RESERVED, *maps])
     assert variant.threads is not None
     writer = BodyWriter(spell, file.comment, variant.threads[0], maps=dict(zip(variant.tensor_maps, maps, strict=True)))
 
     def declarations(body: str) -> list[str]:
         return [*_tiles(spell, variant, body), *_scratch_lines(spell, plan, body)]
 
-    kernel: hopper.KernelWriter | hopper_attention.StreamWriter | hopper_chain.ChainWriter
+    kernel: GemmWriter | stream_kernel.StreamWriter | chain_kernel.ChainWriter
     if isinstance(variant.body.body[0], Chained):
-        spell.names.reserve(hopper_chain.RESERVED)
+        spell.names.reserve(chain_kernel.RESERVED)
         spell.fast_math = True  # as below
-        kernel = hopper_chain.ChainWriter(spell, file.comment, writer.sequence, declarations)
+        kernel = chain_kernel.ChainWriter(spell, file.comment, writer.sequence, declarations)
     elif isinstance(variant.body.body[0], Streamed):
-        spell.names.reserve(hopper_attention.RESERVED)
+        spell.names.reserve(stream_kernel.RESERVED)
         spell.fast_math = True  # of row statements: see Streamed
-        kernel = hopper_attention.StreamWriter(spell, file.comment, writer.sequence, declarations)
+        kernel = stream_kernel.StreamWriter(spell, file.comment, writer.sequence, declarations)
     else:
-        kernel = hopper.KernelWriter(spell, file.comment, writer.sequence, declarations)
+        kernel = GemmWriter(spell, file.comment, writer.sequence, declarations)
     declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
     return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, names)}", maps))
 

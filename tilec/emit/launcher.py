@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tilec.record import record
-from tilec.emit import hopper
+from tilec.emit.hopper import maps as tensor_maps
 from tilec.emit.hostexpr import HELPERS, Cxx, CxxWriter, variables
 from tilec.emit.names import LAUNCHER_NAMES, Names, parameter_names
 from tilec.ir.dtypes import FLOAT32, FLOAT64, UINT64, DType, Kind
@@ -264,11 +264,11 @@ def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
     """A body that goes through tensor maps, as the launcher needs it."""
     assert v.grid is not None and v.threads is not None
     maps = []
-    for m, name in zip(v.tensor_maps, hopper.map_names(v, names), strict=True):
-        extents = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_extents(m))
-        strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in hopper.map_strides(m))
+    for m, name in zip(v.tensor_maps, tensor_maps.map_names(v, names), strict=True):
+        extents = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in tensor_maps.map_extents(m))
+        strides = tuple(f"static_cast<unsigned long long>({writer.write(e).text})" for e in tensor_maps.map_strides(m))
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
-        maps.append(Map(name, writer.addresses[m.tensor.name], hopper.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
+        maps.append(Map(name, writer.addresses[m.tensor.name], tensor_maps.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
     grid = _dim3([f"static_cast<unsigned>({writer.write(e).text})" if not isinstance(e, Const) else str(e.value) for e in v.grid])
     when = "true" if v.when is None else writer.condition(v.when)
     block = _dim3([str(n) for n in v.threads])

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tilec.emit import hopper
+from tilec.emit.hopper import maps as tensor_maps
 from tilec.emit.hostexpr import manifest_text
 from tilec.emit.launcher import is_written
 from tilec.ir.expr import Buffer, Expr
@@ -101,7 +101,7 @@ def _launch(plan: Plan, grid: LaunchPlan, args: Sequence[str]) -> Json:
 
 def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]) -> Json:
     span = grid.launch.span
-    maps = hopper.map_names(variant, list(args))
+    maps = tensor_maps.map_names(variant, list(args))
     return {
         "symbol": variant.symbol,
         "arch": variant.arch or plan.target.name,
@@ -122,9 +122,9 @@ def _tensor_map(plan: Plan, m: TensorMap, name: str) -> Json:
         "name": name,
         "param": "workspace" if scratch else m.tensor.name,
         **({"offset": manifest_text(plan.scratch.offsets[m.tensor])} if scratch else {}),
-        "type": hopper.data_type(m.tensor.dtype),
-        "dims": [manifest_text(e) for e in hopper.map_extents(m)],
-        "strides": [manifest_text(e) for e in hopper.map_strides(m)],
+        "type": tensor_maps.data_type(m.tensor.dtype),
+        "dims": [manifest_text(e) for e in tensor_maps.map_extents(m)],
+        "strides": [manifest_text(e) for e in tensor_maps.map_strides(m)],
         "box": list(m.box),
         "swizzle": m.swizzle,
     }

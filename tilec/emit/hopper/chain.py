@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import assert_never
 
@@ -13,15 +13,14 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
-from tilec.emit.hopper import BoxLoad, ProductCall, Write
-from tilec.emit.hopper_tiles import Tiles, registers_of, thread_places
-from tilec.emit.memory import Spelling
+from tilec.emit.hopper.writer import ProductCall, Writer
+from tilec.emit.hopper.tiles import Tiles, registers_of, thread_places
 from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Binary, Buffer, Const, Expr
+from tilec.ir.expr import Buffer, Const
 from tilec.plan.domains import static_shape
 from tilec.plan.hopper.chain_plan import ChainProduct, TileRead
-from tilec.plan.hopper.plan import WARP_GROUP, Operand, TensorMap
+from tilec.plan.hopper.plan import WARP_GROUP, Operand
 from tilec.plan.plan import BulkAdd, BulkStore, Chained, ChainStep, Multiply, PSeq, Publish, Settle
 from tilec.plan.walk import walk_plan
 
@@ -70,26 +69,9 @@ class _Exchange:
 
 
 @record
-class _Addition:
-    """The context of an addition by the copy engine."""
+class ChainWriter(Writer):
+    """Writes one kernel."""
 
-    type: str
-    tile: str
-    group: int
-    n: int
-    src: str
-    rank: int
-    map: str
-
-
-@record
-class ChainWriter:
-    """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
-
-    spell: Spelling
-    comment: Callable[[Span], str]
-    write: Write
-    tile_lines: Callable[[str], list[str]]
     described: dict[TileRead, tuple[str, str]] = field(default_factory=dict)  # descriptors: name and declaration
 
     def text(self, symbol: str, parameters: str, maps: Sequence[str]) -> str:
@@ -97,11 +79,8 @@ class ChainWriter:
         spell, variant = self.spell, self.spell.variant
         s = variant.body.body[0]
         assert isinstance(s, Chained)
-        for entry in _ENTRIES:
-            spell.need(entry)
         stores = any(isinstance(x, BulkStore | BulkAdd) for x in walk_plan(s))
-        if stores:
-            spell.need("bulk_wait_read")
+        self.need("wgmma_settle", "warp_sync", stores=stores)
         author = Tiles(spell, s)
         known, lets = author.lets(variant.facts.with_range(WARP_GROUP, 0, s.schedule.consumers - 1))
         inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
@@ -228,50 +207,6 @@ class ChainWriter:
 
     def loads(self, o: Operand, map_name: str, barrier: str, stages: int, span: Span, facts: Facts) -> str:
         """The boxes of one tile."""
-        spell = self.spell
-        rank, tile, size = len(o.at), spell.buffer(o.tile), spell.tile(o.tile).layout.elements
-        spell.need(f"tma_load_{rank}d")
-        version = f"{tile} + stage * {size}" if stages > 1 else tile
-        lines = [self.comment(span)]
-        for box in o.boxes:
-            first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
-            place, at = f"{version} + {box.offset}" if box.offset else version, ", ".join(spell.expr(e, facts) for e in (first, *o.at[1:]))
-            lines.append(f"tma_load_{rank}d({place}, &{map_name}, {barrier}, {at});")
-        return "\n".join(lines)
-
-
-def bulk_add_text(spell: Spelling, s: BulkAdd, maps: Mapping[TensorMap, str], facts: Facts) -> str:
-    """A fragment through the staging area, added to the tensor."""
-    whole = spell.variant.body.body[0]
-    assert isinstance(whole, Chained)
-    consumers, rank = whole.schedule.consumers, len(s.at)
-    for entry in ("store_vec", "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_add_{rank}d"):
-        spell.need(entry)
-    n = s.staging.buffers * 32
-    row = next(d for d in range(1, rank) if s.map.box[d] == 64)
-    boxes: list[BoxLoad] = []
-    for part in range(s.staging.buffers):
-        at = list(s.at)
-        at[0] = _plus(at[0], Const(32 * part, INT32))
-        if consumers > 1:
-            d, step = (0, n) if s.by_columns else (row, 64)
-            at[d] = _plus(at[d], Binary("mul", WARP_GROUP, Const(step, INT32), INT32))
-        boxes.append(BoxLoad(f"staged + {2048 * part}" if part else "staged", ", ".join(spell.expr(e, facts) for e in at)))
-    context = _Addition(
-        ctype(s.src.dtype), spell.buffer(s.staging.tile), 64 * n if consumers > 1 else 0, n, spell.buffer(s.src), rank, maps[s.map]
-    )  # fmt: skip
-    return render("copy/bulk_add.cu.jinja", s=context, boxes=boxes)
-
-
-def _plus(a: Expr, b: Expr) -> Expr:
-    if isinstance(b, Const) and b.value == 0:
-        return a
-    return b if isinstance(a, Const) and a.value == 0 else Binary("add", a, b, INT32)
-
-
-_ENTRIES = (
-    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
-    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
-    "wgmma_settle", "warp_sync",
-)  # fmt: skip
-"""Prelude entries that every such kernel uses."""
+        tile = self.spell.buffer(o.tile)
+        version = f"{tile} + stage * {self.spell.tile(o.tile).layout.elements}" if stages > 1 else tile
+        return self.loads_of(o, self.boxes(o, version, facts), map_name, barrier, span)

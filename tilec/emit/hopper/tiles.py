@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
-from tilec.emit.hopper import factor
+from tilec.emit.hopper.writer import factor
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
 from tilec.emit.unused import mentions

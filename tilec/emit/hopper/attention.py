@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
-from tilec.emit.hopper import BoxLoad, Write
-from tilec.emit.hopper_tiles import Tiles, registers_of, thread_places
-from tilec.emit.memory import Spelling
+from tilec.emit.hopper.tiles import Tiles, registers_of, thread_places
+from tilec.emit.hopper.writer import Writer
 from tilec.emit.render import render
-from tilec.ir.dtypes import BFLOAT16, INT32
-from tilec.ir.expr import Binary, Const, Var
-from tilec.ir.visit import substitute
+from tilec.ir.dtypes import INT32
+from tilec.ir.expr import Binary, Const, Expr, Var
 from tilec.plan.hopper.plan import WARP_GROUP, Operand
-from tilec.plan.plan import BulkStore, JoinLanes, PackRegisters, PSeq, Registers, Streamed, WhenScaled
+from tilec.plan.plan import BulkStore, PSeq, Streamed
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset("warp_group tiles rows others tile section section_top section_width in_section clean_end other end chain".split())
@@ -89,24 +87,16 @@ class HeldCall:
 
 
 @record
-class StreamWriter:
-    """Writes one kernel. `write` gives the text of planned statements, `tile_lines` the declarations of shared tiles."""
-
-    spell: Spelling
-    comment: Callable[[Span], str]
-    write: Write
-    tile_lines: Callable[[str], list[str]]
+class StreamWriter(Writer):
+    """Writes one kernel."""
 
     def text(self, symbol: str, parameters: str, maps: Sequence[str]) -> str:
         """The __global__ function."""
         spell, variant = self.spell, self.spell.variant
         s = variant.body.body[0]
         assert isinstance(s, Streamed)
-        for entry in _ENTRIES:
-            spell.need(entry)
         stores = any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue))
-        if stores:
-            spell.need("bulk_wait_read")
+        self.need("wgmma_settle", stores=stores)
         author = Tiles(spell, s)
         known, lets = author.lets(variant.facts)
         inner = known.with_loop(s.var, s.start, s.stop, Const(1, INT32))
@@ -184,22 +174,14 @@ class StreamWriter:
         b = self.ring(s.b, maps[2], c.barriers + 16 + 16 * c.stages, c.stages, s.spans[3], {s.var: before}, here)
         return held, a, b
 
-    def ring(self, o: Operand, map_name: str, at: int, stages: int, span: Span, shift: dict[Var, Binary], facts: Facts) -> _Ring:
+    def ring(self, o: Operand, map_name: str, at: int, stages: int, span: Span, shift: Mapping[Var, Expr], facts: Facts) -> _Ring:
         """One tile; `shift` says at which step of the producer's loop it is loaded."""
         spell = self.spell
         tile = spell.buffer(o.tile)
         names = {n: spell.names.fresh(f"{tile}_{n}") for n in ("full", "empty", "stage", "phase", "tiles")}
-        load = f"tma_load_{len(o.at)}d"
-        spell.need(load)
         version = f"{tile} + {names['stage']} * {o.elements}" if stages > 1 else tile
         full = f"{names['full']} + {names['stage']}" if stages > 1 else names["full"]
-        boxes = []
-        for box in o.boxes:
-            first = o.at[0] if not box.shift else Binary("add", o.at[0], Const(box.shift, INT32), INT32)
-            text = ", ".join(spell.expr(substitute(e, dict(shift)), facts) for e in (first, *o.at[1:]))
-            boxes.append(BoxLoad(f"{version} + {box.offset}" if box.offset else version, text))
-        loads = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, load=load, map=map_name, barrier=full)
-        loads = loads.lstrip("\n")
+        loads = self.loads_of(o, self.boxes(o, version, facts, shift), map_name, full, span)
         groups = o.group_step and spell.variant.threads and spell.variant.threads[0] > 256
         pointer = f"{tile} + warp_group * {o.group_step // o.tile.dtype.bytes}" if groups else tile
         descriptor = f"{o.leading}, {o.stride}, {o.mode}"
@@ -224,37 +206,3 @@ class StreamWriter:
         lead = self.comment(s.spans[4 if first else 5])
         start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
         return "\n".join(("{", lead, start, "wgmma_fence();", body, "wgmma_commit();", "}"))
-
-
-def pack_text(spell: Spelling, s: PackRegisters) -> str:
-    """A cast of a whole fragment, two registers at a time."""
-    pack = "pack_bfloat162" if s.dst.dtype == BFLOAT16 else "pack_half2"
-    spell.need(pack)
-    return render(
-        "parallel/pack.cu.jinja", var=spell.names.fresh("r"), words=s.words, pack=pack, dst=spell.buffer(s.dst), src=spell.buffer(s.src)
-    )  # fmt: skip
-
-
-def join_text(spell: Spelling, s: JoinLanes) -> str:
-    """The lanes of a row add up their parts."""
-    spell.need("shfl_xor")
-    return render(
-        "reduce/join.cu.jinja", var=spell.names.fresh("r"), count=s.registers, name=spell.buffer(s.buffer), lane_steps=s.lane_steps
-    )  # fmt: skip
-
-
-def scaled_text(spell: Spelling, s: WhenScaled, body: str) -> str:
-    """A scaling that a warp whose factors are all 1 leaves out."""
-    place = spell.variant.placements[s.factor]
-    assert isinstance(place, Registers)
-    spell.need("any_sync")
-    tests = " || ".join(f"{spell.buffer(s.factor)}[{n}] != 1.0f" for n in range(place.layout.registers))
-    return render("parallel/if.cu.jinja", cond=f"any_sync({tests})", then=body, orelse="")
-
-
-_ENTRIES = (
-    "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
-    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
-    "wgmma_settle",
-)  # fmt: skip
-"""Prelude entries that every such kernel uses."""
