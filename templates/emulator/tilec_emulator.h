@@ -159,6 +159,36 @@ __device__ __forceinline__ void mma_m16n8k32_e5m2_f32(float* d, const unsigned* 
   tilec_mma(tilec_mma_e5m2_f32, d, a, b, tilec_line);
 }
 
+// The dense registers of one half (16 columns) of a sparse left operand: each pair of kept elements is in one register of some lane.
+inline void tilec_dense_half(unsigned* dense, const unsigned* a, unsigned e, int half, int tilec_line) {
+  const int q = static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 4);
+  const int first = static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32) - q;
+  const unsigned marks = __shfl_sync(0xffffffffu, e, first + half, 32, tilec_line);
+  for (int r = 0; r < 4; ++r) {
+    const int four = q / 2 + r / 2 * 2;
+    const unsigned pair = __shfl_sync(0xffffffffu, a[r % 2 + half * 2], first + four, 32, tilec_line);
+    const unsigned code = marks >> (r % 2 * 16 + four * 4) & 15u;
+    dense[r] = 0;
+    for (unsigned n = 0; n < 2; ++n) {
+      const unsigned place = static_cast<unsigned>(q % 2 * 2) + n;
+      const unsigned kept = place == (code & 3u) ? pair & 0xffffu : place == code >> 2 ? pair >> 16 : 0u;
+      dense[r] |= kept << (16 * n);
+    }
+  }
+}
+__device__ __forceinline__ void mma_sp_m16n8k32_f16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  unsigned dense[2][4];
+  for (int half = 0; half < 2; ++half) tilec_dense_half(dense[half], a, e, half, tilec_line);
+  tilec_mma(tilec_mma_f16_f32, d, dense[0], b0, tilec_line);
+  tilec_mma(tilec_mma_f16_f32, d, dense[1], b1, tilec_line);
+}
+__device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  unsigned dense[2][4];
+  for (int half = 0; half < 2; ++half) tilec_dense_half(dense[half], a, e, half, tilec_line);
+  tilec_mma(tilec_mma_bf16_f32, d, dense[0], b0, tilec_line);
+  tilec_mma(tilec_mma_bf16_f32, d, dense[1], b1, tilec_line);
+}
+
 // ---- twins of ../prelude/warp.cuh -------------------------------------------------------------------------------
 template <typename T>
 __device__ __forceinline__ T shfl_xor(T v, int lane_mask, TILEC_SITE) {

@@ -104,3 +104,31 @@ __device__ __forceinline__ void mma_m16n8k32_e5m2_f32(float* d, const unsigned* 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
+
+//@ mma_sp_m16n8k32_f16_f32
+// d += a * b, 16x8x32, of a only the two elements of each four of a row that e names, f16 operands, f32 accumulators.
+// a and d as for k16; b: the registers of rows 0 to 15, then of 16 to 31; e of lanes 0 and 1 of each four, bits of rows g and g + 8.
+__device__ __forceinline__ void mma_sp_m16n8k32_f16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e) {
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+  asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 "
+#else
+  asm volatile("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 "
+#endif
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0x0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0[0]), "r"(b0[1]), "r"(b1[0]), "r"(b1[1]), "r"(e));
+}
+
+//@ mma_sp_m16n8k32_bf16_f32
+// d += a * b, 16x8x32, of a only the two elements of each four of a row that e names, bf16 operands, f32 accumulators.
+// a and d as for k16; b: the registers of rows 0 to 15, then of 16 to 31; e of lanes 0 and 1 of each four, bits of rows g and g + 8.
+__device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e) {
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+  asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 "
+#else
+  asm volatile("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 "
+#endif
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0x0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0[0]), "r"(b0[1]), "r"(b1[0]), "r"(b1[1]), "r"(e));
+}

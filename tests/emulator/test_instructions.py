@@ -84,6 +84,27 @@ def test_mma_of_integers_is_exact_and_wraps(name: str, operand: Any) -> None:
     check_mma(name, a, b, d, exact.astype(np.int32), 0)
 
 
+@pytest.mark.parametrize("name, operand", [("mma_sp_m16n8k32_f16_f32", np.float16), ("mma_sp_m16n8k32_bf16_f32", ml_dtypes.bfloat16)])
+def test_sparse_mma(name: str, operand: Any) -> None:
+    """Two of every four elements of a row, by the marks that lanes 0 and 1 of each four hold: 16 columns of rows g and g + 8 each."""
+    rng = np.random.default_rng()
+    kept, b = rng.integers(-8, 8, (16, 16)).astype(operand), rng.integers(-8, 8, (32, 8)).astype(operand)
+    d = rng.integers(-8, 8, (16, 8)).astype(np.float32)
+    places = np.sort(np.argsort(rng.random((16, 8, 4)), axis=2)[:, :, :2], axis=2)
+    dense = np.zeros((16, 8, 4))
+    np.put_along_axis(dense, places, kept.astype(np.float64).reshape(16, 8, 2), 2)
+    codes = (places[:, :, 0] | places[:, :, 1] << 2).reshape(16, 2, 4) << 4 * np.arange(4)
+    halves = codes.sum(2).astype(np.uint32)
+    marks = halves[:8] | halves[8:] << 16
+    rows, columns = accumulator_positions()
+    low, high = (spread(b[k : k + 16], True).reshape(32, 2) for k in (0, 16))
+    parts = [spread(kept, False), np.concatenate([low, high], 1), np.ascontiguousarray(d[rows, columns]).view(np.uint32), marks]
+    case = next(c for c in gpu_twins.cases() if c.name == name)
+    got = np.zeros_like(d)
+    got[rows, columns] = run(case, np.concatenate([p.reshape(-1) for p in parts])).view(np.float32).reshape(32, 4)
+    assert np.array_equal(got, dense.reshape(16, 32) @ b.astype(np.float64) + d)
+
+
 def check_mma(name: str, a: Any, b: Any, d: Any, expected: Any, tolerance: float) -> None:
     case = next(c for c in gpu_twins.cases() if c.name == name)
     rows, columns = accumulator_positions()

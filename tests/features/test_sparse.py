@@ -72,7 +72,63 @@ def test_sparse_product(dtype: str, meta: str, turned: tuple[int, int, int]) -> 
     values = {
         "A": turn(kept.astype(kind), tA), "E": turn(marks.view(meta), tE), "B": turn(w.astype(kind), tB), "C": poison((m, n), acc),
     }  # fmt: skip
-    check(text, values, {"C": (dense @ w).astype(acc)}, defines={"M": m, "N": n, "K": k})
+    done = check(text, values, {"C": (dense @ w).astype(acc)}, defines={"M": m, "N": n, "K": k})
+    assert (f"mma_sp_m16n8k32_{'b' * (dtype != 'float16')}f16_f32(" in done.cu) == (dtype != "int8")
+
+
+@pytest.mark.parametrize(("meta", "turned"), [("int16", False), ("int32", False), ("uint8", True)])
+def test_sparse_tiles_of_many_warps(meta: str, turned: bool) -> None:
+    """Several tiles of 16 rows and 8 columns a warp, several warps along both sides, offsets inside of the tiles, half of a block."""
+    per = int(meta.strip("uint"))
+    text = f"""
+@T.prim_func
+def k(A: T.Tensor((2, 64, 64), "float16"), E: T.Tensor((2, 64, 128 // {per}), "{meta}"), B: T.Tensor({"(48, 128)" if turned else "(128, 48)"}, "float16"),
+      C: T.Tensor((64, 48), "float32")):
+    with T.Kernel(1, threads=128):
+        marks = T.alloc_shared((2, 64, 128 // {per}), "{meta}")
+        step = T.alloc_shared((2, 64, 64), "float16")
+        w = T.alloc_shared({"(48, 128)" if turned else "(128, 48)"}, "float16")
+        part = T.alloc_fragment((64, 48), "float32")
+        T.copy(A, step)
+        T.copy(E, marks)
+        T.copy(B, w)
+        T.gemm_sp(step[1, :, :], marks[1, :, :], w, part, transpose_B={turned}, clear_accum=True)
+        T.gemm_sp(step[0, :, 32:64], marks[0, :, 64 // {per}:128 // {per}], w{"[:, 64:128]" if turned else "[64:128, :]"}, part, transpose_B={turned})
+        T.copy(part, C)
+"""
+    rng = np.random.default_rng()
+    parts = [sparse(rng, 64, 128, per) for _ in range(2)]
+    w = rng.integers(-3, 4, (128, 48))
+    values = {
+        "A": np.stack([p[1] for p in parts]).astype(np.float16), "E": np.stack([p[2] for p in parts]).view(meta),
+        "B": np.ascontiguousarray(w.T if turned else w).astype(np.float16), "C": poison((64, 48), np.float32),
+    }  # fmt: skip
+    want = parts[1][0] @ w + parts[0][0][:, 64:] @ w[64:]
+    done = check(text, values, {"C": want.astype(np.float32)})
+    assert done.cu.count("mma_sp_m16n8k32_f16_f32(part") == 2
+
+
+def test_what_the_sparse_instruction_cannot_do_is_done_densely() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((24, 32), "float16"), E: T.Tensor((24, 4), "int16"), B: T.Tensor((64, 8), "float16"), C: T.Tensor((24, 8), "float32")):
+    with T.Kernel(1, threads=32):
+        a = T.alloc_shared((24, 32), "float16")
+        e = T.alloc_shared((24, 4), "int16")
+        w = T.alloc_shared((64, 8), "float16")
+        c = T.alloc_fragment((24, 8), "float32")
+        T.copy(A, a)
+        T.copy(E, e)
+        T.copy(B, w)
+        T.gemm_sp(a, e, w, c, clear_accum=True)
+        T.copy(c, C)
+"""
+    rng = np.random.default_rng()
+    dense, kept, marks = sparse(rng, 24, 64, 16)
+    w = rng.integers(-3, 4, (64, 8))
+    values = {"A": kept.astype(np.float16), "E": marks, "B": w.astype(np.float16), "C": poison((24, 8), np.float32)}
+    done = check(text, values, {"C": (dense @ w).astype(np.float32)})
+    assert "mma_sp" not in done.cu and any(d.code == "TL0324" for d in done.diagnostics)
 
 
 @pytest.mark.parametrize(

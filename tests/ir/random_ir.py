@@ -4,6 +4,8 @@
     def test(kernel): ...
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tilec.ir import dtypes as dt
@@ -167,6 +169,11 @@ class Maker:
         a, b, c = (self.region(t, True) for t in tiles)
         flags = self.draw(st.booleans()), self.draw(st.booleans())
         gemm = tile.Gemm(a, b, c, *flags, self.pick("square", "full_row"), self.expr(dt.BOOL))
+        if self.draw(st.booleans()):
+            kept, marks = self.tile(dt.FLOAT16, 8, 8), self.tile(dt.UINT8, 8, 2)
+            wide = self.tile(dt.FLOAT16, 16, 8)
+            tiles += [kept, marks, wide]
+            gemm = replace(gemm, a=self.region(kept, True), b=self.region(wide, True), marks=self.region(marks, True), trans_a=False, trans_b=False)
         return tile.Seq((*map(tile.Alloc, tiles), gemm))
 
     def tile(self, d, *shape):

@@ -86,6 +86,8 @@ def test_well_formed(text):
         ("copy B[x +: 32] -> R", "a start in `B` is float32"),
         ("fill R = 0.0:float16", "what fills `R` is float16, not float32"),
         ("gemm F += S @ S square", "a GEMM of 32x64 and 32x64 into 32x32"),
+        ("alloc Q: shared int16[32, 2]\nalloc P: shared float16[128, 32]\ngemm F += S @ P square marks Q", "marks of `Q`"),
+        ("alloc P: shared float16[128, 32]\ngemm F += S @ P square marks S", "marks of float16"),
         ("gemm F += S.T @ S square", "a GEMM of 64x32 and 32x64 into 32x32"),
         ("gemm F += R @ S.T square", "`R` is not a matrix"),
         ("gemm F += S @ S.T round", "no warp policy is called `round`"),

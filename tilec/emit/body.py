@@ -19,6 +19,7 @@ from tilec.emit.by_hand import (
 )  # fmt: skip
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
+from tilec.emit.gemm_sparse import sparse_text
 from tilec.emit.hopper.statements import bulk_add_text, bulk_store_text, join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilec.emit.loops import LoopWriter
@@ -362,6 +363,9 @@ class BodyWriter:
         if s.plan.kind == "wgmma":
             return product_text(self.spell, s, facts, clear)
         a, b = self.operand(s.a, facts), self.operand(s.b, facts)
+        if s.marks is not None:
+            marks = self.operand(s.marks, facts)
+            return sparse_text(render, self.spell.need, s.plan, (a, b, marks), self.spell.buffer(s.c.buffer), clear)
         return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear)
 
     def clear(self, s: PGemm, facts: Facts) -> str:

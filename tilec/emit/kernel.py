@@ -16,7 +16,7 @@ from tilec.emit.hopper import attention as stream_kernel
 from tilec.emit.hopper import chain as chain_kernel
 from tilec.emit.hopper import maps as tensor_maps
 from tilec.emit.hopper.gemm import GemmWriter
-from tilec.emit import gemm, pipeline, prelude
+from tilec.emit import gemm, gemm_sparse, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
 from tilec.emit.cliteral import ctype
@@ -101,6 +101,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     kept = KERNEL_NAMES | set(prelude.entries())
     inside = tuple(walk_plan(variant.body))
     kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
+    kept |= gemm_sparse.RESERVED if any(isinstance(s, PGemm) and s.marks is not None for s in inside) else frozenset()
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
     if variant.tensor_maps and not variant.hopper:
         kept |= tensor_maps.RESERVED | stream_kernel.RESERVED | chain_kernel.RESERVED

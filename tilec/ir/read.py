@@ -326,8 +326,9 @@ class _Statements(Reader):
         b, trans_b = self.region(), self.accept(".T")
         policy = self.take("name")
         waits = not self.accept("queued")
+        marks = self.region() if self.accept("marks") else None
         clear = self.expr() if self.accept("clear") else Const(False, BOOL)
-        return Gemm(a, b, c, trans_a, trans_b, policy, clear, span, waits)
+        return Gemm(a, b, c, trans_a, trans_b, policy, clear, span, waits, marks)
 
     # Kernels.
 

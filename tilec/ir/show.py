@@ -364,6 +364,7 @@ def _tile(s: Stmt, names: Names) -> str:
             a, b, c = (_region(r, names) for r in (s.a, s.b, s.c))
             product = f"gemm {c} += {a}{'.T' if s.trans_a else ''} @ {b}{'.T' if s.trans_b else ''} {s.policy}"
             product = product if s.waits else f"{product} queued"
+            product = product if s.marks is None else f"{product} marks {_region(s.marks, names)}"
             return product if s.clear == Const(False, BOOL) else f"{product} clear {_expr(s.clear, names, 0)}"
         case Reduce():
             words = f" dim {s.dim}" + ("" if s.clear else " keep") + (" nan" if s.nan_propagate else "")

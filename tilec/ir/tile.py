@@ -147,6 +147,9 @@ class Gemm:
     op(a) is M x K and op(b) is K x N; `trans_a` means that a is stored K x M, `trans_b` that b is stored N x K.
     `policy` is square, full_row or full_col: how the author wants the warps spread. Unless it `waits`, the product is only queued:
     c holds it behind a Control("products_wait").
+
+    With `marks`, a holds two of every four elements along K, and marks which: 4 bits of an integer for each four, the lowest first,
+    of these two for the place of the first kept element and two for that of the second, in ascending order; as many rows as a.
     """
 
     a: Region
@@ -158,6 +161,7 @@ class Gemm:
     clear: Expr
     span: Span = NOWHERE
     waits: bool = True
+    marks: Region | None = None
 
 
 @record

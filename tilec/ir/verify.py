@@ -422,6 +422,17 @@ class _Checker:
             box = " to ".join(f"`{r.buffer.name}` ({', '.join(map(show, e))})" for r, e in ((src, extents), (dst, dst.extents)))
             self.broken(f"extents that do not agree: {box}")
 
+    def marks(self, marks: Region, m: int | None, k: int | None) -> None:
+        """A row for each row of the left operand, 4 bits for every four of its elements."""
+        self.region(marks)
+        dtype = marks.buffer.dtype
+        if not dtype.is_int or dtype.bits > 32:
+            self.broken(f"marks of {dtype}")
+            return
+        per = dtype.bits
+        if len(marks.extents) < 2 or (m is not None and k is not None and not _agree(static(marks.extents[-2:]), (m, k // per))):
+            self.broken(f"marks of `{marks.buffer.name}` for an operand of {m}x{k}")
+
     def gemm(self, s: Gemm) -> None:
         """M x K times K x N into M x N."""
         for r in (s.a, s.b, s.c):
@@ -432,6 +443,9 @@ class _Checker:
         a, b, c = (static(r.extents[-2:]) for r in (s.a, s.b, s.c))
         m, k = a[::-1] if s.trans_a else a
         k2, n = b[::-1] if s.trans_b else b
+        if s.marks is not None:
+            k = None if k is None else 2 * k
+            self.marks(s.marks, m, k)
         if not (_agree((m, n), c) and _agree((k,), (k2,))):
             self.broken(f"a GEMM of {m}x{k} and {k2}x{n} into {c[0]}x{c[1]}")
         if s.a.buffer.dtype.kind is not s.b.buffer.dtype.kind and not (s.a.buffer.dtype.is_int and s.b.buffer.dtype.is_int):

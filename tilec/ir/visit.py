@@ -98,7 +98,8 @@ def map_stmt(s: Stmt, expr: ExprMap, stmt: Callable[[Stmt], Stmt]) -> Stmt:
         case Fill():
             return replace(s, dst=map_region(s.dst, expr), value=expr(s.value))
         case Gemm():
-            return replace(s, a=map_region(s.a, expr), b=map_region(s.b, expr), c=map_region(s.c, expr), clear=expr(s.clear))
+            marks = None if s.marks is None else map_region(s.marks, expr)
+            return replace(s, a=map_region(s.a, expr), b=map_region(s.b, expr), c=map_region(s.c, expr), clear=expr(s.clear), marks=marks)
         case Reduce() | Scan():
             return replace(s, src=map_region(s.src, expr), dst=map_region(s.dst, expr))
         case Atomic():
@@ -158,7 +159,7 @@ def regions(s: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
         case Fill():
             return (), (s.dst,)
         case Gemm():
-            return (s.a, s.b, s.c), (s.c,)
+            return (s.a, s.b, s.c, *(() if s.marks is None else (s.marks,))), (s.c,)
         case Reduce():
             return ((s.src,) if s.clear else (s.src, s.dst)), (s.dst,)
         case Scan():
@@ -226,7 +227,8 @@ def replace_buffers(s: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
             case Fill():
                 return replace(new, dst=region(new.dst))
             case Gemm():
-                return replace(new, a=region(new.a), b=region(new.b), c=region(new.c))
+                marks = None if new.marks is None else region(new.marks)
+                return replace(new, a=region(new.a), b=region(new.b), c=region(new.c), marks=marks)
             case _:
                 return new
 

@@ -59,7 +59,7 @@ def gemm(
     host_int(b, wg_wait, "wg_wait")
     if mbar is not None:
         raise b.error("TL0204", "`mbar` of T.gemm is not supported yet", help="leave it out; T.gemm is complete when it returns")
-    b.emit(_product(b, "gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum))
+    b.emit(product(b, "gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum))
 
 
 def queued_gemm(
@@ -67,12 +67,12 @@ def queued_gemm(
 ) -> None:
     """A product that T.wait_wgmma waits for."""
     tile_statement(b, "wgmma_gemm")
-    g = _product(b, "wgmma_gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum)
+    g = product(b, "wgmma_gemm", (A, B, C), transpose_A, transpose_B, policy, clear_accum)
     scope_error(b, g.b.buffer, "B of T.wgmma_gemm", (Scope.SHARED,), "T.copy it into a shared tile first")
     b.emit(replace(g, waits=False))
 
 
-def _product(
+def product(
     b: Builder, name: str, operands: tuple[Any, Any, Any], transpose_a: Any, transpose_b: Any, policy: Any, clear_accum: Any
 ) -> Gemm:
     """A checked product."""

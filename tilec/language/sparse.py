@@ -8,19 +8,19 @@ the lower two name the place of the first kept element and the upper two that of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tilec.diagnostics import note
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, INT8, INT32, UINT8
-from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
+from tilec.ir.expr import Buffer, Const, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Parallel, Region, Seq, Store
 from tilec.language.access import as_expr, buffer_label
 from tilec.language.arith import binary
 from tilec.language.bind import Entry, refused, works
 from tilec.language.builder import Builder
-from tilec.language.context import host_flag, tile_statement
+from tilec.language.context import host_flag, scope_error, tile_statement
 from tilec.language.extents import constant
-from tilec.language.gemm import gemm
+from tilec.language.gemm import product
 from tilec.language.regions import region
 from tilec.language.show import shape_text
 
@@ -31,20 +31,28 @@ def gemm_sp(
     b: Builder, A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: Any = False, transpose_E: Any = False, transpose_B: Any = False,
     policy: Any = "square", clear_accum: Any = False, k_pack: Any = 1, wg_wait: Any = 0, annotations: Any = None,
 ) -> None:  # fmt: skip
-    """C += op(A) @ op(B), where A_sparse holds two of every four elements along K and E which; multiplied as a dense tile."""
+    """C += op(A) @ op(B), where A_sparse holds two of every four elements along K and E which: by the sparse mma for 16-bit floats in
+    whole steps of 16 x 8 x 32, else as a dense tile."""
     tile_statement(b, "gemm_sp")
     kept, marks = region(b, A_sparse, "A_sparse of T.gemm_sp"), region(b, E, "E of T.gemm_sp")
     trans_a, trans_e = host_flag(b, transpose_A, "transpose_A"), host_flag(b, transpose_E, "transpose_E")
     m, k = _check(b, kept, marks, trans_a, trans_e)
-    text = "the operand of T.gemm_sp is spread out in shared memory and multiplied as a dense one"
-    if not any(d.code == "TL0324" for d in b.notes):
-        b.notes.append(note("TL0324", text, b.span))
+    for r, name in ((kept, "A_sparse"), (marks, "E")):
+        scope_error(b, r.buffer, f"{name} of T.gemm_sp", (Scope.SHARED, Scope.FRAGMENT), "T.copy it into a shared tile first")
     dense = Buffer(f"{kept.buffer.name}_dense", kept.buffer.dtype, (Const(m, INT32), Const(k, INT32)), Scope.SHARED, span=b.span)
+    g = product(b, "gemm_sp", (dense, B, C), False, transpose_B, policy, clear_accum)
+    b.emit(replace(g, a=kept, trans_a=trans_a, marks=_in_rows(b, marks) if trans_e else marks))
+
+
+def _in_rows(b: Builder, marks: Region) -> Region:
+    """Metadata in the order of the rows, from those in the order of the columns."""
+    rows, words = marks.extents[-1], marks.extents[-2]
+    own = Buffer(f"{marks.buffer.name}_rows", marks.buffer.dtype, (rows, words), Scope.SHARED, span=b.span)
     i, j = (Var(n, INT32, VarKind.LOOP, span=b.span) for n in "ij")
-    b.emit(Alloc(dense, b.span))
-    store = Store(dense, (i, j), _element(b, kept, marks, (i, j), (trans_a, trans_e)), b.span)
-    b.emit(Parallel((i, j), dense.shape, Seq((store,), b.span), b.span))
-    gemm(b, dense, B, C, False, transpose_B, policy, clear_accum, k_pack)
+    places = (*marks.starts[:-2], *(as_expr(b, binary(b, "add", s, x)) for s, x in zip(marks.starts[-2:], (j, i), strict=True)))
+    b.emit(Alloc(own, b.span))
+    b.emit(Parallel((i, j), own.shape, Seq((Store(own, (i, j), Load(marks.buffer, places), b.span),), b.span), b.span))
+    return region(b, own)
 
 
 def _check(b: Builder, kept: Region, marks: Region, trans_a: bool, trans_e: bool) -> tuple[int, int]:
@@ -65,28 +73,6 @@ def _check(b: Builder, kept: Region, marks: Region, trans_a: bool, trans_e: bool
         hint = f"E has a row for each of A_sparse and one {e.dtype} for every {e.dtype.bits // 2} elements"
         raise b.error("TL0320", text, *buffer_label(a), *buffer_label(e), help=hint)
     return rows, 2 * half
-
-
-def _element(b: Builder, kept: Region, marks: Region, at: tuple[Var, Var], turned: tuple[bool, bool]) -> Expr:
-    """The element of the dense operand at a place."""
-    i, j = at
-    per, dtype = marks.buffer.dtype.bits, kept.buffer.dtype
-    word = _load(b, marks, i, binary(b, "floordiv", j, per), turned[1])
-    shift = as_expr(b, binary(b, "mul", binary(b, "floordiv", binary(b, "mod", j, per), 4), 4))
-    code = Binary("shr", Cast(word, INT32), shift, INT32)
-    place = as_expr(b, binary(b, "mod", j, 4))
-    group = binary(b, "mul", binary(b, "floordiv", j, 4), 2)
-    out: Expr = Const(0.0 if dtype.is_float else 0, dtype)
-    for n in (1, 0):
-        named = Binary("and", Binary("shr", code, Const(2 * n, INT32), INT32), Const(3, INT32), INT32)
-        out = Select(Compare("eq", place, named), _load(b, kept, i, binary(b, "add", group, n), turned[0]), out, dtype)
-    return out
-
-
-def _load(b: Builder, r: Region, row: Any, column: Any, turned: bool) -> Load:
-    inner = (column, row) if turned else (row, column)
-    places = [as_expr(b, binary(b, "add", s, x)) for s, x in zip(r.starts[-2:], inner, strict=True)]
-    return Load(r.buffer, (*r.starts[:-2], *places))
 
 
 ENTRIES: tuple[Entry, ...] = works(gemm_sp, "gemm_sp_v2") + refused(

@@ -189,8 +189,8 @@ class _Walk:
                 case FillRegisters(_, value):
                     read(value)
                 case PGemm():
-                    read(s.clear, *(e for r in (s.a, s.b, s.c) for e in r.starts))
-                    reads.update(storage(r.buffer) for r in (s.a, s.b, s.c))
+                    read(s.clear, *(e for r in s.operands for e in r.starts))
+                    reads.update(storage(r.buffer) for r in s.operands)
                 case PReduce() | PScan():
                     writes.update(() if s.scratch is None else (s.scratch,))
                 case Pipeline():

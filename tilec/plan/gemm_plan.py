@@ -17,7 +17,7 @@ class GemmShape:
 
     `trans_a`: a is stored k x m; `trans_b`: b is stored n x k. Sources are "shared" or "register". `policy` is square, full_row
     or full_col. `a_aligned` / `b_aligned`: rows of the shared operand start at multiples of 16 bytes (ldmatrix needs it).
-    `ieee` forbids the truncation of float32 operands to TF32.
+    `ieee` forbids the truncation of float32 operands to TF32. A `sparse` a holds two of every four elements of op(a).
     """
 
     m: int
@@ -34,6 +34,7 @@ class GemmShape:
     a_aligned: bool = True
     b_aligned: bool = True
     ieee: bool = False
+    sparse: bool = False
 
 
 @record
@@ -78,4 +79,4 @@ class GemmPlan:
     def can_prefetch(self) -> bool:
         """True when fragments can be double-buffered in registers across the steps of a pipeline: both operands in shared
         memory and an even number of k-steps, so that the buffer of a k-step is known when compiling."""
-        return self.kind == "mma" and self.op.a_source == self.op.b_source == "shared" and self.k_steps % 2 == 0
+        return self.kind == "mma" and not self.op.sparse and self.op.a_source == self.op.b_source == "shared" and self.k_steps % 2 == 0

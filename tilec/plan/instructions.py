@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, TFLOAT32, UINT8, DType
 from tilec.layout import atoms
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
+from tilec.plan.sparse import INSTRUCTIONS
 from tilec.targets import Target
 
 Grid = tuple[int, int]
@@ -32,6 +33,8 @@ _ADDRESSES = 36
 
 def choose(op: GemmShape, threads: int, target: Target) -> GemmPlan:
     """The plan for one product by a block of `threads`. Never fails: what tensor cores cannot do is done by multiply-adds."""
+    if op.sparse:  # `sparse.fits` has seen to it that it can be done
+        return _mma(op, threads)
     reason = _why_not_mma(op, threads, target)
     return _fma(op, threads, reason) if reason else _mma(op, threads)
 
@@ -58,7 +61,7 @@ def _is_fp8(dtype: DType) -> bool:
 
 
 def _mma(op: GemmShape, threads: int) -> GemmPlan:
-    instruction, step = _MMA[op.a_dtype, op.b_dtype, op.c_dtype]
+    instruction, step = (INSTRUCTIONS if op.sparse else _MMA)[op.a_dtype, op.b_dtype, op.c_dtype]
     warps = _warp_grid(op, threads // 32)
     tile = op.m // warps[0], op.n // warps[1]
     a_bits, b_bits = op.a_dtype.bits, op.b_dtype.bits
@@ -66,7 +69,7 @@ def _mma(op: GemmShape, threads: int) -> GemmPlan:
     fragments = 4 * (tile[0] // 16) + 2 * (tile[1] // 8)
     return GemmPlan(
         op, "mma", instruction, step, threads, warps, tile, c_layout,
-        a_layout=atoms.operand_a(op.m, op.k, a_bits, warps, threads, op.trans_a),
+        a_layout=atoms.operand_a(op.m, op.k // 2 if op.sparse else op.k, a_bits, warps, threads, op.trans_a),
         b_layout=atoms.operand_b(op.n, op.k, b_bits, warps, threads, op.trans_b),
         load_a=_load(op.a_source, not op.trans_a, op.a_dtype, op.a_aligned),
         load_b=_load(op.b_source, op.trans_b, op.b_dtype, op.b_aligned),

@@ -86,7 +86,7 @@ def full(buffer: Buffer, span: Span) -> Region:
 def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
     """The facts that choose an instruction for a GEMM whose warps lie as `policy` says."""
     m, n = (static(e) or 1 for e in g.c.extents[-2:])
-    k = static(g.a.extents[-2 if g.trans_a else -1]) or 1
+    k = static(g.b.extents[-1 if g.trans_b else -2]) or 1
 
     def source(r: Region) -> str:
         return "register" if r.buffer.scope is Scope.FRAGMENT else "shared"
@@ -97,7 +97,7 @@ def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
 
     return GemmShape(
         m, n, k, g.a.buffer.dtype, g.b.buffer.dtype, g.c.buffer.dtype, g.trans_a, g.trans_b, source(g.a), source(g.b), policy,
-        aligned(g.a), aligned(g.b), ieee,
+        aligned(g.a), aligned(g.b), ieee, g.marks is not None,
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Lowering:
                 self.note_loads((value,), facts)
                 return [FillRegisters(dst.buffer, value, span)]
             case Gemm():
-                self.note_loads((*s.a.starts, *s.b.starts, s.clear), facts)
+                self.note_loads((*s.a.starts, *s.b.starts, *(() if s.marks is None else s.marks.starts), s.clear), facts)
                 return [self.gemm(s, facts)]
             case Reduce():
                 return [self.reduce(s)]
@@ -147,7 +147,7 @@ class Lowering:
 
     def gemm(self, s: Gemm, facts: Facts) -> PGemm:
         """A product."""
-        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span)
+        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span, marks=s.marks)
 
     def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
         """What only kernels with barriers of their own have (see `hand_lower`)."""

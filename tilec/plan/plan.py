@@ -217,6 +217,12 @@ class PGemm:
     clear: Expr
     span: Span = NOWHERE
     waits: bool = True
+    marks: Region | None = None
+
+    @property
+    def operands(self) -> tuple[Region, ...]:
+        """Everything it reads."""
+        return (self.a, self.b, self.c) if self.marks is None else (self.a, self.b, self.c, self.marks)
 
 
 @record

@@ -43,6 +43,7 @@ from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, P
 from tilec.plan.raster import panel_rows
 from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, check_limit, place_tiles, tile_layouts
+from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.work import count_bytes, count_flop
@@ -83,6 +84,8 @@ class _Room:
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     """The plan of `kernel`, spelled `symbol` in CUDA. Raises CompileError where the target cannot do what is asked."""
     given, assumed = kernel, _row_divisors(kernel)
+    kernel = settle_sparse(kernel, DEFAULT_THREADS)
+    spread = spread_notes(given, kernel)
     extra = padded(kernel, assumed, _ieee(kernel, options)) if options.opt_level >= 3 and options.target.has_wgmma else None
     kernel = kernel if extra is None else extra.kernel
     launches: list[LaunchPlan] = []
@@ -96,7 +99,7 @@ def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     return Plan(
         kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(given),
         bytes=count_bytes(given, *_tensors(given)), read=read,
-        written=written, notes=kernel_notes(given, options), checks=host_checks(given),
+        written=written, notes=(*kernel_notes(given, options), *spread), checks=host_checks(given),
     )  # fmt: skip
 
 
@@ -171,6 +174,7 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
     """
     launch, target = room.launch, next((t for t in (options.target, *options.also) if t.has_wgmma), None)
     found = any(b.address is not None for s in walk_stmt(launch.body) for b in buffers_of(s))  # no tensor map knows where it lies
+    found = found or any(isinstance(s, Gemm) and s.marks is not None for s in walk_stmt(launch.body))
     found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
     if target is None or found or options.opt_level < 2 or not any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         return ()

@@ -42,7 +42,7 @@ def _in_body(s: Stmt, host: frozenset[Var], teams: Teams | None = None) -> Expr 
     """Operations of one run of `s`; None when they depend on the device."""
     match s:
         case Gemm():
-            k = s.a.extents[-2 if s.trans_a else -1]
+            k = s.b.extents[-1 if s.trans_b else -2]
             return _product((Const(2, INT64), *s.c.extents[-2:], k))
         case Seq(body):
             total: Expr = Const(0, INT64)

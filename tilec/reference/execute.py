@@ -306,6 +306,8 @@ def _matrix(r: Region, transposed: bool, st: State, mask: Mask) -> Array:
 
 def _gemm(s: Gemm, st: State, mask: Mask) -> None:
     a, b, c = _matrix(s.a, s.trans_a, st, mask), _matrix(s.b, s.trans_b, st, mask), _matrix(s.c, False, st, mask)
+    if s.marks is not None:
+        a = tiles.spread(a, _matrix(s.marks, False, st, mask), s.marks.buffer.dtype.bits)
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise MeaningError(f"cannot multiply {a.shape} by {b.shape} into {c.shape}", st.span)
     if evaluate_int(s.clear, st, mask, "`clear`"):

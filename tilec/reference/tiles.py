@@ -44,6 +44,18 @@ def multiply(a: Array, b: Array, c: Array, operand: DType, acc: DType, ieee: boo
     return total
 
 
+def spread(kept: Array, marks: Array, bits: int) -> Array:
+    """The dense operand of M x K whose kept elements (M x K / 2) lie where the marks say: 4 bits for each four of a row."""
+    m, half = kept.shape
+    words = marks.astype(np.int64) & ((1 << bits) - 1)
+    codes = (words[:, :, None] >> (4 * np.arange(bits // 4)) & 15).reshape(m, half // 2)
+    dense = np.zeros((m, half // 2, 4), kept.dtype)
+    pairs = kept.reshape(m, half // 2, 2)
+    for n in (1, 0):
+        np.put_along_axis(dense, (codes >> 2 * n & 3)[:, :, None], pairs[:, :, n : n + 1], 2)
+    return dense.reshape(m, 2 * half)
+
+
 def keeps_float32(operand: DType, acc: DType, m: int, n: int, k: int, threads: int, flags: tuple[str, ...]) -> bool:
     """True when float32 operands are multiplied whole: when the kernel asks for it, or when the product does not fit the tensor
     cores' 16 x 8 x 8 steps with whole warps and a float32 accumulator."""
