@@ -4,7 +4,8 @@
     python benchmarks/tilelang_peers.py measure FOLDER                       there: needs CuPy and torch, neither of the compilers
 
 Both compile for sm_90a. TileLang's own host code is compiled into a library that is called through ctypes; tilec's kernels are
-launched through CuPy. Both work on the same tensors, take turns in one process, and are checked against float64 first, into NaN.
+launched through CuPy; either way they are CUDA graphs of a few launches when they are timed. Both work on the same tensors, take turns in
+one process, and are checked against float64 first, into NaN.
 The last column is TileLang's median time over tilec's: above 1 tilec is faster.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from measuring import in_turns
+from measuring import race
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -28,6 +29,7 @@ if str(ROOT) not in sys.path:
 
 ARCH = "sm_90a"
 F16, F32 = "float16", "float32"
+LAUNCHES = 6  # in a graph, so that the host's time does not count
 
 
 def case(name: str, file: str, made_by: str, edits: tuple[tuple[str, str], ...] = (), n: int = 0, **values: Any) -> dict[str, Any]:
@@ -170,8 +172,13 @@ class Rivals:
         plain = [t.view(torch.uint16) if t.dtype is torch.bfloat16 else t for t in self.tensors]
         views = {p["name"]: cupy.from_dlpack(t) for p, t in zip(self.params, plain, strict=True)}
         launches = Module((folder / f"{k}.cu").read_text(), one["manifest"]).kernel(entry["symbol"]).prepare(views, numbers)
-        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-        self.calls: dict[str, Callable[[], Any]] = {"tilec": lambda: [launch(stream) for launch in launches]}
+
+        def call() -> None:
+            stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+            for launch in launches:
+                launch(stream)
+
+        self.calls: dict[str, Callable[[], Any]] = {"tilec": call}
         self.calls["tilelang"] = self.peer(folder / f"{k}.tl.so", numbers)
 
     def peer(self, library: Path, numbers: dict[str, int]) -> Callable[[], Any]:
@@ -186,10 +193,9 @@ class Rivals:
         assert told is not None
         extents = [ctypes.c_int(numbers[n]) for n in re.findall(r"\bint (\w+)", told[1])]
         arguments = [ctypes.c_void_p(t.data_ptr()) for t in self.tensors]
-        queue = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
         def call() -> None:
-            if loaded.call(*arguments, *extents, queue):
+            if loaded.call(*arguments, *extents, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)):
                 raise RuntimeError(loaded.get_last_error())
 
         return call
@@ -238,7 +244,7 @@ def measure(folder: Path, rounds: int, names: list[str]) -> None:
         try:
             rivals = Rivals(folder, k, one)
             errors = {who: rivals.error(who, one["name"]) for who in rivals.calls}
-            t = in_turns({who: [call] * 4 for who, call in rivals.calls.items()}, rounds)
+            t = race({who: [call] for who, call in rivals.calls.items()}, LAUNCHES, rounds)
         except Exception as fault:  # the other cases are still measured
             print(f"| {one['name']} | {type(fault).__name__}: {str(fault)[:200]} |", flush=True)
             continue
