@@ -15,6 +15,9 @@ from pathlib import Path
 OK, FAULT_IN_INPUT, LACKING, INTERNAL = 0, 1, 3, 70
 """Exit codes; 3 is for something that the machine lacks. A command also ends with 2 for wrong usage."""
 
+_OF_THE_CPU = ("numpy", "ml_dtypes")
+"""Packages that running a kernel takes and compiling one does not."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the result is its exit code."""
@@ -43,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(fault, FileNotFoundError) and not _folder_exists():
             print("error: the current folder does not exist any more", file=sys.stderr)
             return FAULT_IN_INPUT
+        if isinstance(fault, ModuleNotFoundError) and fault.name in _OF_THE_CPU:
+            print(f"error: {fault.name} is not here: pip install 'tilec[cpu]'", file=sys.stderr)
+            return LACKING
         from tilec.fault import report
 
         print(report(fault, args), file=sys.stderr)
