@@ -126,21 +126,24 @@ def mma_case(name: str, operand: str, element: str, registers: int, read: str, t
     return Case(name, (name,), body, joined(operands, accumulators), 32 * registers, 32, 0, read, tolerance, capability)
 
 
-def sparse_mma_case(name: str, operand: str) -> Case:
-    """A sparse mma: the input holds the lanes' a and both halves of b, then their d, then the marks of lanes 0 and 1 of each four."""
+def sparse_mma_case(name: str, operand: str, element: str = "float") -> Case:
+    """A sparse mma: the input holds the lanes' a and both halves of b, then their d, then the marks of the lanes that have some."""
+    lanes = 2 if element == "float" else 4
     body = f"""  unsigned a[4], b[4];
-  float d[4];
+  {element} d[4];
   for (int i = 0; i < 4; ++i) a[i] = input[thread * 4 + i];
   for (int i = 0; i < 4; ++i) b[i] = input[128 + thread * 4 + i];
-  for (int i = 0; i < 4; ++i) d[i] = reinterpret_cast<const float*>(input)[256 + thread * 4 + i];
-  {name}(d, a, b, b + 2, thread % 4 < 2 ? input[384 + thread / 4 * 2 + thread % 4] : 0);
-  for (int i = 0; i < 4; ++i) reinterpret_cast<float*>(output)[thread * 4 + i] = d[i];"""
+  for (int i = 0; i < 4; ++i) d[i] = reinterpret_cast<const {element}*>(input)[256 + thread * 4 + i];
+  {name}(d, a, b, b + 2, thread % 4 < {lanes} ? input[384 + thread / 4 * {lanes} + thread % 4] : 0);
+  for (int i = 0; i < 4; ++i) reinterpret_cast<{element}*>(output)[thread * 4 + i] = d[i];"""
 
     def marks(rng: np.random.Generator) -> Words:
-        first = rng.integers(0, 3, (16, 8))
+        first = rng.integers(0, 3, (8 * lanes, 8))
         second = rng.integers(first + 1, 4)
         return ((first | second << 2) << (4 * np.arange(8))).sum(1).astype(np.uint32)
 
+    if element == "int":
+        return Case(name, (name,), body, joined(random_words(384), marks), 128)
     data = joined(joined(packed(256, operand), packed(128, "float32")), marks)
     return Case(name, (name,), body, data, 128, read="f4", tolerance=2e-5)
 
@@ -232,6 +235,8 @@ def cases() -> Iterable[Case]:
     yield mma_case("mma_m16n8k32_e5m2_f32", "float8_e5m2", "float", 4, "f4", 2e-3, 89)
     yield sparse_mma_case("mma_sp_m16n8k32_f16_f32", "float16")
     yield sparse_mma_case("mma_sp_m16n8k32_bf16_f32", "bfloat16")
+    yield sparse_mma_case("mma_sp_m16n8k64_s8_s32", "int8", "int")
+    yield sparse_mma_case("mma_sp_m16n8k64_u8_s32", "int8", "int")
     for count in (1, 2, 4):
         yield ldmatrix_case(count, False)
         yield ldmatrix_case(count, True)

@@ -188,6 +188,30 @@ __device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigne
   tilec_mma(tilec_mma_bf16_f32, d, dense[0], b0, tilec_line);
   tilec_mma(tilec_mma_bf16_f32, d, dense[1], b1, tilec_line);
 }
+// The same of one half (32 columns) of 8-bit elements.
+inline void tilec_dense_bytes(unsigned* dense, const unsigned* a, unsigned e, int half, int tilec_line) {
+  const int q = static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 4);
+  const int first = static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32) - q;
+  for (int r = 0; r < 4; ++r) {
+    const int four = q + r / 2 * 4;
+    const unsigned marks = __shfl_sync(0xffffffffu, e, first + r % 2 + half * 2, 32, tilec_line);
+    const unsigned word = __shfl_sync(0xffffffffu, a[r % 2 + half * 2], first + four / 2, 32, tilec_line);
+    const unsigned pair = word >> (four % 2 * 16), code = marks >> (four * 4) & 15u;
+    dense[r] = (pair & 0xffu) << ((code & 3u) * 8) | (pair >> 8 & 0xffu) << ((code >> 2) * 8);
+  }
+}
+__device__ __forceinline__ void mma_sp_m16n8k64_s8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  unsigned dense[2][4];
+  for (int half = 0; half < 2; ++half) tilec_dense_bytes(dense[half], a, e, half, tilec_line);
+  tilec_mma(tilec_mma_s8_s32, d, dense[0], b0, tilec_line);
+  tilec_mma(tilec_mma_s8_s32, d, dense[1], b1, tilec_line);
+}
+__device__ __forceinline__ void mma_sp_m16n8k64_u8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  unsigned dense[2][4];
+  for (int half = 0; half < 2; ++half) tilec_dense_bytes(dense[half], a, e, half, tilec_line);
+  tilec_mma(tilec_mma_u8_s32, d, dense[0], b0, tilec_line);
+  tilec_mma(tilec_mma_u8_s32, d, dense[1], b1, tilec_line);
+}
 
 // ---- twins of ../prelude/warp.cuh -------------------------------------------------------------------------------
 template <typename T>

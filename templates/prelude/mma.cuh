@@ -132,3 +132,31 @@ __device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigne
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0[0]), "r"(b0[1]), "r"(b1[0]), "r"(b1[1]), "r"(e));
 }
+
+//@ mma_sp_m16n8k64_s8_s32
+// d += a * b, 16x8x64, of a only the two elements of each four of a row that e names, s8 operands, s32 accumulators.
+// a and d as for k32; b: the registers of rows 0 to 31, then of 32 to 63; e of lane q: row g + q % 2 * 8, columns from q / 2 * 32 on.
+__device__ __forceinline__ void mma_sp_m16n8k64_s8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e) {
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+  asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 "
+#else
+  asm volatile("mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 "
+#endif
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0x0;"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0[0]), "r"(b0[1]), "r"(b1[0]), "r"(b1[1]), "r"(e));
+}
+
+//@ mma_sp_m16n8k64_u8_s32
+// d += a * b, 16x8x64, of a only the two elements of each four of a row that e names, u8 operands, s32 accumulators.
+// a and d as for k32; b: the registers of rows 0 to 31, then of 32 to 63; e of lane q: row g + q % 2 * 8, columns from q / 2 * 32 on.
+__device__ __forceinline__ void mma_sp_m16n8k64_u8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e) {
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+  asm volatile("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.u8.u8.s32 "
+#else
+  asm volatile("mma.sp.sync.aligned.m16n8k64.row.col.s32.u8.u8.s32 "
+#endif
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0x0;"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0[0]), "r"(b0[1]), "r"(b1[0]), "r"(b1[1]), "r"(e));
+}

@@ -105,6 +105,28 @@ def test_sparse_mma(name: str, operand: Any) -> None:
     assert np.array_equal(got, dense.reshape(16, 32) @ b.astype(np.float64) + d)
 
 
+@pytest.mark.parametrize("name, operand", [("mma_sp_m16n8k64_s8_s32", np.int8), ("mma_sp_m16n8k64_u8_s32", np.uint8)])
+def test_sparse_mma_of_integers(name: str, operand: Any) -> None:
+    """As above; lane q of each four holds the marks of 32 columns from q / 2 * 32 on of row g + q % 2 * 8."""
+    rng = np.random.default_rng()
+    info = np.iinfo(operand)
+    kept = rng.integers(info.min, info.max, (16, 32), operand, endpoint=True)
+    b = rng.integers(info.min, info.max, (64, 8), operand, endpoint=True)
+    d = rng.integers(-(2**20), 2**20, (16, 8)).astype(np.int32)
+    places = np.sort(np.argsort(rng.random((16, 16, 4)), axis=2)[:, :, :2], axis=2)
+    dense = np.zeros((16, 16, 4), np.int64)
+    np.put_along_axis(dense, places, kept.astype(np.int64).reshape(16, 16, 2), 2)
+    words = ((places[:, :, 0] | places[:, :, 1] << 2).reshape(16, 2, 8) << 4 * np.arange(8)).sum(2).astype(np.uint32)
+    marks = words.reshape(2, 8, 2).transpose(1, 2, 0)  # [g][half of the columns][half of the rows]
+    rows, columns = accumulator_positions()
+    low, high = (spread(b[k : k + 32], True).reshape(32, 2) for k in (0, 32))
+    parts = [spread(kept, False), np.concatenate([low, high], 1), np.ascontiguousarray(d[rows, columns]).view(np.uint32), marks]
+    case = next(c for c in gpu_twins.cases() if c.name == name)
+    got = np.zeros_like(d)
+    got[rows, columns] = run(case, np.concatenate([p.reshape(-1) for p in parts])).view(np.int32).reshape(32, 4)
+    assert np.array_equal(got, dense.reshape(16, 64) @ b.astype(np.int64) + d)
+
+
 def check_mma(name: str, a: Any, b: Any, d: Any, expected: Any, tolerance: float) -> None:
     case = next(c for c in gpu_twins.cases() if c.name == name)
     rows, columns = accumulator_positions()

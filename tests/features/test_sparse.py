@@ -46,7 +46,10 @@ def sparse(rng: np.random.Generator, m: int, k: int, bits: int) -> tuple[np.ndar
 
 @pytest.mark.parametrize(
     ("dtype", "meta", "turned"),
-    [("float16", "int16", (0, 0, 0)), ("bfloat16", "int16", (1, 0, 1)), ("int8", "int32", (0, 1, 1)), ("float16", "uint8", (1, 1, 0))],
+    [
+        ("float16", "int16", (0, 0, 0)), ("bfloat16", "int16", (1, 0, 1)), ("int8", "int32", (0, 1, 1)), ("float16", "uint8", (1, 1, 0)),
+        ("int8", "int16", (1, 0, 0)), ("int8", "uint8", (0, 0, 1)),
+    ],
 )
 def test_sparse_product(dtype: str, meta: str, turned: tuple[int, int, int]) -> None:
     rng = np.random.default_rng()
@@ -73,7 +76,8 @@ def test_sparse_product(dtype: str, meta: str, turned: tuple[int, int, int]) -> 
         "A": turn(kept.astype(kind), tA), "E": turn(marks.view(meta), tE), "B": turn(w.astype(kind), tB), "C": poison((m, n), acc),
     }  # fmt: skip
     done = check(text, values, {"C": (dense @ w).astype(acc)}, defines={"M": m, "N": n, "K": k})
-    assert (f"mma_sp_m16n8k32_{'b' * (dtype != 'float16')}f16_f32(" in done.cu) == (dtype != "int8")
+    instruction = {"float16": "k32_f16_f32", "bfloat16": "k32_bf16_f32", "int8": "k64_s8_s32"}[dtype]
+    assert f"mma_sp_m16n8{instruction}(c" in done.cu
 
 
 @pytest.mark.parametrize(("meta", "turned"), [("int16", False), ("int32", False), ("uint8", True)])

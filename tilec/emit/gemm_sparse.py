@@ -30,27 +30,27 @@ def marks_text(plan: GemmPlan, marks: SharedOperand) -> tuple[str, str]:
     kind = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}[marks.layout.itemsize]
     pointer = f"const {kind}* const marks_tile = reinterpret_cast<const {kind}*>({marks.pointer});"
     first = "warp_row" if plan.warps[0] > 1 else ""
-    row = joined(first, scaled("mi", 16) if plan.warp_tile[0] > 16 else "", "lane / 4")
-    return pointer, "\n".join(f"{'' if n == 0 else '| '}{_piece(marks, row, n)}" for n in (0, 1))
+    row = joined(marks.row0, first, scaled("mi", 16) if plan.warp_tile[0] > 16 else "", "lane / 4")
+    if plan.op.a_dtype.bits == 16:  # 16 columns of rows g and g + 8; lanes 2 and 3 of each four are not asked
+        half = joined(scaled("step", 2), "lane % 2")
+        return pointer, f"{_bits(marks, row, half)}\n| {_bits(marks, joined(row, '8'), half)} << 16"
+    row, half = joined(row, "lane % 2 * 8"), joined(scaled("step", 4), "lane % 4 / 2 * 2")  # 32 columns of one row
+    if marks.layout.itemsize == 4:
+        return pointer, f"marks_tile[{marks.at}({row}, {joined(marks.col0, scaled('step', 2), 'lane % 4 / 2')})]"
+    return pointer, f"{_bits(marks, row, half)}\n| {_bits(marks, row, joined(half, '1'))} << 16"
 
 
-def _piece(marks: SharedOperand, row: str, upper: int) -> str:
-    """16 bits of marks of a row, those of eight rows further in the upper half of the word."""
-    size = marks.layout.itemsize
-    line = joined(marks.row0, row, "8" if upper else "") or "0"
-    column = "lane % 2"  # of the four lanes of a group the first two are asked, the others hold the same
+def _bits(marks: SharedOperand, row: str, part: str) -> str:
+    """The marks of 16 columns of a row, `part` counting these; `part` is twice the step and what a lane adds."""
 
     def at(col: str) -> str:
-        return f"marks_tile[{marks.at}({line}, {joined(marks.col0, col) or '0'})]"
+        return f"static_cast<unsigned>(marks_tile[{marks.at}({row}, {joined(marks.col0, col) or '0'})])"
 
-    part = joined(scaled("step", 2), column)
-    if size == 2:
-        text = f"static_cast<unsigned>({at(part)})"
-    elif size == 1:
-        text = f"(static_cast<unsigned>({at(scaled(part, 2))}) | static_cast<unsigned>({at(joined(scaled(part, 2), '1'))}) << 8)"
-    else:
-        text = f"({at('step')} >> {column} * 16 & 0xffffu)"
-    return f"{text} << 16" if upper else text
+    if marks.layout.itemsize == 2:
+        return at(part)
+    if marks.layout.itemsize == 1:
+        return f"({at(scaled(part, 2))} | {at(joined(scaled(part, 2), '1'))} << 8)"
+    return f"({at('step')} >> lane % 2 * 16 & 0xffffu)"
 
 
 def sparse_text(

@@ -31,8 +31,8 @@ def gemm_sp(
     b: Builder, A_sparse: Any, E: Any, B: Any, C: Any, transpose_A: Any = False, transpose_E: Any = False, transpose_B: Any = False,
     policy: Any = "square", clear_accum: Any = False, k_pack: Any = 1, wg_wait: Any = 0, annotations: Any = None,
 ) -> None:  # fmt: skip
-    """C += op(A) @ op(B), where A_sparse holds two of every four elements along K and E which: by the sparse mma for 16-bit floats in
-    whole steps of 16 x 8 x 32, else as a dense tile."""
+    """C += op(A) @ op(B), where A_sparse holds two of every four elements along K and E which: by the sparse mma for 16-bit floats
+    and 8-bit integers in whole steps of 16 x 8 x 32 or 64, else as a dense tile."""
     tile_statement(b, "gemm_sp")
     kept, marks = region(b, A_sparse, "A_sparse of T.gemm_sp"), region(b, E, "E of T.gemm_sp")
     trans_a, trans_e = host_flag(b, transpose_A, "transpose_A"), host_flag(b, transpose_E, "transpose_E")

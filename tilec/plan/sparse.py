@@ -1,6 +1,6 @@
 """Products whose left operand holds two of every four elements: by the sparse mma where it can, else spread out first.
 
-    gemm c += a @ b marks e   ->  the same, by mma.sp                          (whole 16 x 8 x 32 steps of 16-bit floats)
+    gemm c += a @ b marks e   ->  the same, by mma.sp                          (whole steps of 16 x 8 x 32, of integers 64)
                               ->  for i, j in T.Parallel(M, K): dense[i, j] = a[i, ...] if the marks name j, else 0; gemm c += dense @ b
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from tilec.diagnostics import Diagnostic, note
-from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, DType
+from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, DType
 from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Alloc, BulkCopy, Control, Gemm, Mbarrier, Parallel, Region, Seq, Stmt, Store
@@ -20,6 +20,8 @@ from tilec.plan.domains import static
 INSTRUCTIONS: dict[tuple[DType, DType, DType], tuple[str, tuple[int, int, int]]] = {
     (FLOAT16, FLOAT16, FLOAT32): ("mma_sp_m16n8k32_f16_f32", (16, 8, 32)),
     (BFLOAT16, BFLOAT16, FLOAT32): ("mma_sp_m16n8k32_bf16_f32", (16, 8, 32)),
+    (INT8, INT8, INT32): ("mma_sp_m16n8k64_s8_s32", (16, 8, 64)),
+    (UINT8, UINT8, INT32): ("mma_sp_m16n8k64_u8_s32", (16, 8, 64)),
 }
 """The sparse instruction for operand and accumulator types, and its steps along m, n and k."""
 
