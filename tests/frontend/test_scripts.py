@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tests.compiling import compile_text, run_emulated
 from tests.frontend.conftest import read_text
+from tests.toolchain import needs_gxx
 from tilec.diagnostics import CompileError
 from tilec.frontend import ArgSpec
-from tilec.ir.expr import Const
+from tilec.ir.expr import Buffer, Const
 from tilec.ir.tile import Copy
 from tilec.ir.visit import walk_stmt
 
@@ -41,6 +44,66 @@ def test_what_a_list_holds_is_unknown_after_a_call_that_is() -> None:
     with pytest.raises(CompileError) as caught:
         read_text(SEEDED % "len(limits)", kernels=("make",))
     assert "unknown" in caught.value.diagnostics[0].message
+
+
+ALIASES = """
+import tilelang
+import tilelang.language as T
+from tilelang import tvm as tvm
+from tilelang.tvm import tirx
+from tilelang.language.fp8 import determine_fp8_type
+from tilelang.language.dtypes import float16
+from tilelang.cuda.intrinsics.sparse_layout import get_e_factor
+
+FACTORS = tuple(get_e_factor(d, m) for d, m in (("float16", "int16"), ("float32", "int16"), ("int8", "int32"), (float16, "uint8")))
+
+@T.prim_func
+def k(O: T.Tensor((tvm.DataType("int16").bits, *FACTORS), determine_fp8_type()), P: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=8):
+        mine = T.alloc_fragment((1,), "int32", scope="local")
+        mine[0] = T.get_thread_binding(0)
+        while mine[0] % 3 != 0:
+            mine[0] = mine[0] + 1
+        P[T.get_thread_binding(0)] = mine[0]
+"""
+
+
+def test_other_paths_to_names() -> None:
+    (kernel,) = read_text(ALIASES).kernels
+    first = kernel.params[0]
+    assert isinstance(first, Buffer) and str(first.dtype) == "float8_e4m3fn"
+    assert [n.value for n in first.shape if isinstance(n, Const)] == [16, 16, 8, 32, 8]
+
+
+@needs_gxx
+def test_a_fragment_of_each_thread() -> None:
+    compiled = compile_text(ALIASES, kernels=("k",))
+    values = {"O": np.zeros((16, 16, 8, 32, 8), np.uint8), "P": np.full(8, -1, np.int32)}
+    assert run_emulated(compiled, values)["P"].tolist() == [0, 3, 3, 3, 6, 6, 6, 9]
+
+
+RUN = """
+import torch
+
+@tilelang.jit
+def twice(X, step: int = 4):
+    M = T.const("M")
+    X: T.Tensor((M,), "float16")
+    Y = T.empty((M,), "float16")
+    with T.Kernel(M, threads=1) as bx:
+        Y[bx] = X[bx] * 2
+    return Y
+
+X = torch.randn(8192, device="cuda")
+Y = twice(X)
+torch.testing.assert_close(Y, X * 2)
+"""
+
+
+@pytest.mark.parametrize("kernels", [(), ("twice",)])
+def test_a_kernel_that_the_script_runs(kernels: tuple[str, ...]) -> None:
+    module = read_text(RUN, kernels=kernels, args={"X": ArgSpec("float16", (64,))})
+    assert [k.symbol for k in module.kernels] == ["twice"]
 
 
 ROWS = """

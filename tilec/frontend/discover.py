@@ -99,9 +99,20 @@ def _bound(m: Machine, module: Module, k: int, node: cst.Assign, calls: tuple[cs
             continue
         span = module.source.span(name)
         if isinstance(value, Poison):
+            if all(_runs(m, module, call) for call in calls):
+                continue
             raise value.cause
         if isinstance(value, KernelValue) or (isinstance(value, Function) and value.kind == "jit"):
             yield Candidate(name.value, value, span)
+
+
+def _runs(m: Machine, module: Module, call: cst.Call) -> bool:
+    """True for a call of an eager kernel: it has arrays for arguments and a result."""
+    try:
+        function = m.module_name(module, call.func.value, None) if isinstance(call.func, cst.Name) else None
+    except KeyError:
+        return False
+    return isinstance(function, Function) and function.kind == "jit" and style(function.node) == "eager"
 
 
 def _makes_kernel(m: Machine, module: Module, k: int, call: cst.Call, makers: set[str]) -> bool:

@@ -28,7 +28,9 @@ def alloc_shared(b: Builder, shape: Any, dtype: Any, scope: str = "shared.dyn") 
 
 
 def alloc_fragment(b: Builder, shape: Any, dtype: Any, scope: str = "local.fragment") -> Buffer:
-    """A tile in registers, spread over the threads of the block; uninitialised."""
+    """A tile in registers, spread over the threads of the block; uninitialised. With scope="local", a private array of each thread."""
+    if scope == "local":
+        return alloc_local(b, shape, dtype)
     return _alloc(b, "alloc_fragment", shape, dtype, Scope.FRAGMENT, scope, ("local.fragment",))
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, INT8, INT32, UINT8
+from tilec.ir.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, FLOAT32, INT8, INT32, UINT8
 from tilec.ir.expr import Buffer, Const, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Parallel, Region, Seq, Store
-from tilec.language.access import as_expr, buffer_label
+from tilec.language.access import as_expr, buffer_label, dtype_of
 from tilec.language.arith import binary
 from tilec.language.bind import Entry, refused, works
 from tilec.language.builder import Builder
@@ -78,6 +78,19 @@ def _check(b: Builder, kept: Region, marks: Region, trans_a: bool, trans_e: bool
 ENTRIES: tuple[Entry, ...] = works(gemm_sp, "gemm_sp_v2") + refused(
     "use T.gemm_sp with metadata in the order of the rows", "wgmma_gemm_sp", "tcgen05_gemm_sp"
 )
+
+def get_e_factor(b: Builder, a_dtype: Any, meta_dtype: Any) -> int:
+    """Elements of the dense operand that one integer of metadata is about."""
+    return dtype_of(b, meta_dtype).bits // 4 * (2 if dtype_of(b, a_dtype) is FLOAT32 else 4)
+
+
+def get_e_replicate_factor(b: Builder, a_dtype: Any) -> int:
+    """Threads side by side that hold the same metadata."""
+    return 1 if dtype_of(b, a_dtype).bits <= 8 else 2
+
+
+FACTORS: tuple[Entry, ...] = works(get_e_factor, host=True) + works(get_e_replicate_factor, host=True)
+"""Members of tilelang.cuda.intrinsics.sparse_layout."""
 
 LAYOUTS: tuple[Entry, ...] = refused(
     "leave the layout out: metadata lie in the order of the rows", "make_cutlass_metadata_layout", "make_metadata_layout"
