@@ -11,7 +11,7 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.hopper.tiles import Tiles, registers_of, thread_places
-from tilec.emit.hopper.writer import Writer
+from tilec.emit.hopper.writer import ProductCall, Writer
 from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Const, Expr, Var
@@ -38,11 +38,7 @@ class _Ring:
     loads: str
     pointer: str
     descriptor: str
-
-    @property
-    def advance(self) -> str:
-        """To the next version."""
-        return f"if (++{self.stage} == {self.stages}) {{\n{self.stage} = 0;\n{self.phase} ^= 1;\n}}"
+    advance: str
 
 
 @record
@@ -73,17 +69,6 @@ class _Loop:
     comment: str
     stop: str
     rows: str
-
-
-@record
-class HeldCall:
-    """One product whose left operand may lie in registers: the call's name, accumulator, operands, and whether it adds."""
-
-    name: str
-    d: str
-    a: str
-    b: str
-    accumulate: str
 
 
 @record
@@ -185,7 +170,10 @@ class StreamWriter(Writer):
         groups = o.group_step and spell.variant.threads and spell.variant.threads[0] > 256
         pointer = f"{tile} + warp_group * {o.group_step // o.tile.dtype.bytes}" if groups else tile
         descriptor = f"{o.leading}, {o.stride}, {o.mode}"
-        return _Ring(**names, at=at, stages=stages, bytes=o.bytes, loads=loads, pointer=pointer, descriptor=descriptor)
+        advance = render("pipeline/advance.cu.jinja", stage=names["stage"], phase=names["phase"], stages=stages)
+        return _Ring(
+            **names, at=at, stages=stages, bytes=o.bytes, loads=loads, pointer=pointer, descriptor=descriptor, advance=advance
+        )
 
     def product(self, s: Streamed, held: str, words: str, ring: _Ring, first: bool) -> str:
         """The instructions of a product of one step, closed as a group; `held` and `words` are where the first one's left operand is."""
@@ -201,8 +189,7 @@ class StreamWriter(Writer):
             call = f"{name}<{int(p.trans_b)}>" if n < p.held else f"{name}<0, {int(p.trans_b)}>"
             left, at = (words, x) if n < p.held else (held, x >> 4)
             adds = "false" if first and n == 0 else "true"
-            calls.append(HeldCall(call, d, f"{left} + {at}" if at else left, f"{b} + {y >> 4}" if y else b, adds))
-        body = render("gemm/wgmma_rows.cu.jinja", products=calls)
-        lead = self.comment(s.spans[4 if first else 5])
+            calls.append(ProductCall(call, d, f"{left} + {at}" if at else left, f"{b} + {y >> 4}" if y else b, adds))
         start = f"const unsigned long long {b} = {ring.tiles} + {ring.stage} * {operand.bytes >> 4};"
-        return "\n".join(("{", lead, start, "wgmma_fence();", body, "wgmma_commit();", "}"))
+        comment = self.comment(s.spans[4 if first else 5])
+        return render("gemm/wgmma_group.cu.jinja", comment=comment, operands=[start], products=calls, c=d, fresh=0)

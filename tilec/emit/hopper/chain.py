@@ -13,7 +13,7 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
 from tilec.emit.cliteral import ctype
-from tilec.emit.hopper.writer import ProductCall, Writer
+from tilec.emit.hopper.writer import ProductCall, Writer, exchange_of
 from tilec.emit.hopper.tiles import Tiles, registers_of, thread_places
 from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
@@ -29,9 +29,6 @@ RESERVED = frozenset(
     "held_empty held_phase before a b j r s row col mine staged place".split()
 )  # fmt: skip
 """C names that the text declares for itself, besides those made from names of tiles."""
-
-RELEASE = "warp_sync();\nif (thread % 32 == 0) mbarrier_arrive(empty + before);"
-"""Hands back the tiles of the step before."""
 
 MEETING = 4
 """The named barrier at which all consumers meet."""
@@ -127,8 +124,8 @@ class ChainWriter(Writer):
             case Multiply(number, span):
                 return self.product(s, s.products[number], span)
             case Settle(pending, accumulators, releases):
-                over = (f"if ({self.spell.var(s.var)} > {self.spell.expr(s.start, facts)}) {{", RELEASE, "}") if releases else ()
-                return "\n".join((f"wgmma_wait<{pending}>();", *self.settled(s, accumulators), *over))
+                later = f"{self.spell.var(s.var)} > {self.spell.expr(s.start, facts)}" if releases else ""
+                return render("pipeline/settle.cu.jinja", pending=pending, settled=self.settled(s, accumulators), releases=later)
             case Publish():
                 return self.publish(s, x)
             case PSeq():
@@ -174,16 +171,15 @@ class ChainWriter(Writer):
         else:
             a, steps = f"reinterpret_cast<const unsigned*>({spell.buffer(p.a)})", [4 * n for n in range(len(p.b.slices))]
             flags = f"{int(p.b.transposed)}"
-        c = spell.buffer(p.c)
+        c, name = spell.buffer(p.c), f"{p.instruction}<{flags}>"
         calls = [
-            ProductCall(c, f"{a} + {x}" if x else a, f"{b} + {y >> 4}" if y else b, "false" if p.fresh and not n else "true")
+            ProductCall(name, c, f"{a} + {x}" if x else a, f"{b} + {y >> 4}" if y else b, "false" if p.fresh and not n else "true")
             for n, (x, y) in enumerate(zip(steps, p.b.slices, strict=True))
         ]
-        name = f"{p.instruction}<{flags}>"
         if p.fresh:
             spell.need("wgmma_forget")
         return render(
-            "gemm/chained.cu.jinja", comment=self.comment(span), operands=lines, instruction=name, products=calls, c=c,
+            "gemm/wgmma_group.cu.jinja", comment=self.comment(span), operands=lines, products=calls, c=c,
             fresh=p.registers if p.fresh else 0,
         )  # fmt: skip
 
@@ -196,7 +192,7 @@ class ChainWriter(Writer):
         columns = place.layout.pitch
         rows, n = static_shape(x.tile)
         src = spell.buffer(x.src)
-        exchange = {64: "row % 8", 32: "row / 2 % 4", 16: "row / 4 % 2"}[columns]
+        exchange = exchange_of(columns * x.tile.dtype.bytes)
         words = ", ".join(f"reinterpret_cast<const unsigned*>({src})[j / 4{f' + {i}' if i else ''}]" for i in range(4))
         meet = f"barrier_sync<{MEETING}>({128 * s.schedule.consumers});"
         group = 64 * columns if s.schedule.consumers > 1 else 0

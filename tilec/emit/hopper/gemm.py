@@ -171,8 +171,8 @@ class GemmWriter(Writer):
                 d = f"reinterpret_cast<unsigned*>({d})"
             flag = first if p.register not in seen else "true"
             seen.add(p.register)
-            calls.append(ProductCall(d, f"a + {p.a >> 4}" if p.a else "a", f"b + {p.b >> 4}" if p.b else "b", flag))
-        return render("gemm/wgmma.cu.jinja", instruction=name, products=calls)
+            calls.append(ProductCall(name, d, f"a + {p.a >> 4}" if p.a else "a", f"b + {p.b >> 4}" if p.b else "b", flag))
+        return render("gemm/wgmma.cu.jinja", products=calls)
 
     def consumer(self, s: WarpSpecialized, facts: Facts) -> tuple[str, str]:
         """The epilogue with the author's scalars in front of it, and the block indices that a tile needs."""

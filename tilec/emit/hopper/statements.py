@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tilec.analysis.facts import Facts
 from tilec.emit.cliteral import ctype
-from tilec.emit.hopper.writer import BoxLoad
+from tilec.emit.hopper.writer import BoxLoad, exchange_of
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
 from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, DType
@@ -50,7 +50,7 @@ def bulk_store_text(spell: Spelling, s: BulkStore, map_name: str, variant: Varia
     for entry in (written, "fence_proxy_async", "warp_group_sync", "bulk_commit", "bulk_wait_read", f"tma_store_{len(s.at)}d"):
         spell.need(entry)
     columns, src = s.staging.columns, spell.buffer(s.src)
-    exchange = {128: "row % 8", 64: "row / 2 % 4", 32: "row / 4 % 2"}[s.staging.span]
+    exchange = exchange_of(s.staging.span)
     row = next(d for d in range(1, len(s.at)) if s.map.box[d] == 64)
     at: list[str] = []
     for d, e in enumerate(s.at):

@@ -38,8 +38,9 @@ class BoxLoad:
 
 @record
 class ProductCall:
-    """One product: accumulator, descriptors, and whether it adds."""
+    """One product: the call's name, accumulator, left operand (a descriptor or words in registers), the other, whether it adds."""
 
+    name: str
     d: str
     a: str
     b: str
@@ -75,6 +76,11 @@ class Writer:
         self.spell.need(load)
         text = render("copy/tma_load.cu.jinja", comment=self.comment(span), boxes=boxes, load=load, map=map_name, barrier=barrier)
         return text.lstrip("\n")
+
+
+def exchange_of(span: int, row: str = "row") -> str:
+    """What the copy engine's swizzle over `span` bytes adds, by exclusive or, to the number of a chunk in a row."""
+    return {128: f"{row} % 8", 64: f"{row} / 2 % 4", 32: f"{row} / 4 % 2"}[span]
 
 
 def factor(text: str) -> str:
