@@ -17,6 +17,7 @@ def rope(X, cosine, sine, block: int = 16, threads: int = 128):
     half = D // 2
 
     with T.Kernel(T.ceildiv(S, block), H, B, threads=threads) as (bs, h, b):
+        T.annotate_min_blocks_per_sm(1)  # registers for all loads at once
         for i, j in T.Parallel(block, half):
             s = bs * block + i
             if s < S:

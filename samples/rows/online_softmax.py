@@ -15,6 +15,7 @@ def online_softmax(X, block_M: int = 4, block_N: int = 1024, threads: int = 128)
     scale = 1.44269504
 
     with T.Kernel(T.ceildiv(M, block_M), threads=threads) as bm:
+        T.annotate_min_blocks_per_sm(1)  # registers for the loads of a whole tile
         x = T.alloc_fragment((block_M, block_N), T.float32)
         top = T.alloc_fragment((block_M,), T.float32)
         before = T.alloc_fragment((block_M,), T.float32)
