@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str], *, kernel: str | None = None, outputs: It
 
 def compile(
     path: str | os.PathLike[str], /, *, kernel: str | None = None, arch: str | None = None, opt_level: int = 2, fp32_gemm: str = "tf32",
-    pairs: str = "auto", include: Iterable[str | os.PathLike[str]] = (), args: Mapping[str, str] | None = None,
+    pairs: str = "auto", ptxas: str = "auto", include: Iterable[str | os.PathLike[str]] = (), args: Mapping[str, str] | None = None,
     outputs: Iterable[str] | None = None,
     **defines: Any,
 ) -> Kernel:  # fmt: skip
@@ -43,14 +43,15 @@ def compile(
 
     `defines` are compile-time parameters by name, as `-D` gives them: `M=4096, dtype="bfloat16"`. `args` binds the names in an
     annotation, as `--arg` does: `args={"A": "float16[4096,K]"}`. `arch` is another architecture than the GPU's, such as `sm_80`.
-    `kernel` chooses one of several. Raises tilec.diagnostics.CompileError for what is wrong with the file.
+    `kernel` chooses one of several. `ptxas` says whether nvcc is asked for spilled registers: auto, always, never. Raises
+    tilec.diagnostics.CompileError for what is wrong with the file.
     """
     from pathlib import Path
 
     from tilec.runtime.callable import compile_kernel
 
     options = {
-        "kernel": kernel, "arch": arch, "opt_level": opt_level, "fp32_gemm": fp32_gemm, "pairs": pairs,
+        "kernel": kernel, "arch": arch, "opt_level": opt_level, "fp32_gemm": fp32_gemm, "pairs": pairs, "ptxas": ptxas,
         "include": tuple(include), "args": dict(args or {}), "outputs": outputs,
     }  # fmt: skip
     return compile_kernel(Path(path), options, defines)

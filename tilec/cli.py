@@ -95,6 +95,8 @@ _SOURCE_OPTIONS = (
                  help="How T.gemm multiplies float32."),
     click.option("--pairs", type=click.Choice(["auto", "on", "off"]), default="auto", show_default=True,
                  help="Whether two blocks of a GEMM on Hopper fetch the tile that both need together."),
+    click.option("--ptxas", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+                 help="Ask nvcc for spilled registers: where they are to be feared, of every kernel, or leave it to rules."),
     click.option("--name", default="", metavar="SYMBOL", help="Symbol of the kernel in the CUDA file."),
     click.option("-Werror", "werror", is_flag=True, help="Treat warnings as errors."),
     click.option("-v", "--verbose", is_flag=True, help="Tell remarks and the time of each pass."),
@@ -142,7 +144,7 @@ class _Session:
         return Options(
             path=self.file, text=self.text, target=target, also=tuple(also), include=given["include"], defines=project | defines,
             args=args, kernels=given["kernels"], opt_level=given["opt_level"], fp32_gemm=given["fp32_gemm"], pairs=given["pairs"],
-            name=given["name"], line_directives=line_directives,
+            ptxas=given["ptxas"], name=given["name"], line_directives=line_directives,
         )  # fmt: skip
 
     def _read(self) -> bytes:

@@ -16,6 +16,7 @@ from tilec.diagnostics import CompileError, Diagnostic, Severity, error
 
 if TYPE_CHECKING:
     from tilec.ir.kernel import Kernel, Module
+    from tilec.plan.ladder import Choice
     from tilec.plan.plan import Plan
     from tilec.targets import Target
 
@@ -25,7 +26,8 @@ class Options:
     """Everything a compilation depends on. `path` is as the user spelled it; it and the texts decide every byte of the output.
 
     `args` are arrays by parameter name as (dtype name, extents). `name` replaces the symbol of the one
-    kernel that is compiled. `also` are newer targets that may have bodies of their own in the file.
+    kernel that is compiled. `also` are newer targets that may have bodies of their own in the file. `ptxas`: whether nvcc is asked
+    about spilled registers (auto: about bodies that the planner's rules do not vouch for).
     """
 
     path: str
@@ -39,6 +41,7 @@ class Options:
     opt_level: int = 2
     fp32_gemm: str = "tf32"
     pairs: str = "auto"
+    ptxas: str = "auto"
     name: str = ""
     line_directives: bool = False
 
@@ -87,12 +90,27 @@ def compile_source(options: Options) -> Compiled:
     clock = _Clock()
     module = read(options, clock.during)
     plans = plan_module(module, options, clock.during)
-    with clock.during("emit", options.path):
+    cu = emit_module(plans, options, clock.during)
+    if options.ptxas == "always" or any(v.strain > 0 for p in plans for launch in p.launches for v in launch.variants):
+        from tilec.settle import Attempt, settle
+
+        def again(choice: Choice) -> Attempt:
+            more = plan_module(module, options, clock.during, choice)
+            return Attempt(choice, more, emit_module(more, options, clock.during))
+
+        with clock.during("ptxas", options.path):
+            settled = settle(Attempt({}, plans, cu), options.ptxas, again)
+        plans, cu = settled.plans, settled.cu
+    return Compiled(module, plans, cu, _told(module, plans), clock.seconds)
+
+
+def emit_module(plans: Sequence[Plan], options: Options, during: During) -> str:
+    """The text of the .cu."""
+    with during("emit", options.path):
         from tilec.emit.kernel import EmitOptions, emit
 
         lines = options.text.decode("utf-8-sig", errors="replace").splitlines()
-        cu = emit(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
-    return Compiled(module, plans, cu, _told(module, plans), clock.seconds)
+        return emit(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
 
 
 During = Callable[[str, str], Any]
@@ -132,11 +150,14 @@ def _checked(module: Module, options: Options) -> Module:
     return replace(module, notes=(*module.notes, *(w for kernel in module.kernels for w in unwritten(kernel))))
 
 
-def plan_module(module: Module, options: Options, during: During) -> tuple[Plan, ...]:
-    """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols."""
+def plan_module(module: Module, options: Options, during: During, choice: Choice | None = None) -> tuple[Plan, ...]:
+    """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols.
+
+    `choice` are configurations of bodies other than the first ones.
+    """
     from tilec.plan.planner import PlanOptions, plan
 
-    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also, options.pairs)
+    planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also, options.pairs, choice or {})
     plans = []
     for kernel, symbol in zip(module.kernels, symbols(module.kernels, options.name), strict=True):
         with during("plan", f"{kernel.symbol} at {kernel.span}"):

@@ -12,6 +12,14 @@ struct alignas(128) TensorMap {
 // The number of this thread's warp group, the same register for the whole warp.
 __device__ __forceinline__ int warp_group_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0); }
 
+//@ thread_index_anew
+// threadIdx.x, which the compiler neither knows from before nor keeps.
+__device__ __forceinline__ int thread_index_anew() {
+  int x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
 //@ registers_give
 // Hands registers back until each thread of the warp group has n.
 template <int n>

@@ -102,6 +102,10 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0509": "A product or a store that is only queued is not waited for where its result, or its tile, is used.",
         "TL0406": "A statement needs an instruction that the target, or a tile of this shape, does not have.",
         "TL0510": "A remark of the planner: the clusters that cluster_dims asks for do not help the product of a kernel on Hopper.",
+        "TL0511": "ptxas, asked through nvcc, spills registers or puts waits between products in a body, whatever configuration is "
+        "tried: the best of them is kept. Smaller tiles hold fewer registers; `tilec explain` lists what was tried.",
+        "TL0512": "A remark about a body that may take more registers than there are, when nvcc was not asked or gave no answer: the "
+        "planner took a configuration that its rules call safe, or the nearest to it.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }

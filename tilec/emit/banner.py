@@ -9,6 +9,7 @@ from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.visit import storage
 from tilec.plan.domains import static
+from tilec.plan.ladder import LADDERS
 from tilec.plan.plan import (
     BulkAdd, BulkStore, Chained, LaunchPlan, Multiply, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled,
 )  # fmt: skip
@@ -98,6 +99,8 @@ def _decisions(launch: LaunchPlan) -> list[str]:
             lines.append(f"  pipeline   {s.var.name}: copies run {steps} ahead, {s.stages} versions of each tile, one barrier a step")
         elif isinstance(s, WarpSpecialized | Streamed | Chained):
             lines += [f"  {key:<10} {text}" for key, text in roles(s)]
+    rungs = ((v.symbol, LADDERS[v.ladder][v.rung]) for v in launch.variants if v.rung)
+    lines += [f"  registers  {symbol}: {rung.name}, as {rung.why}" for symbol, rung in rungs]
     if len(launch.variants) > 1:
         lines.append("  variants   " + ", ".join(v.symbol for v in launch.variants) + ": the launcher picks by alignment")
     return lines

@@ -366,7 +366,7 @@ class BodyWriter:
         if s.marks is not None:
             marks = self.operand(s.marks, facts)
             return sparse_text(render, self.spell.need, s.plan, (a, b, marks), self.spell.buffer(s.c.buffer), clear)
-        return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear)
+        return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear, s.rolled)
 
     def clear(self, s: PGemm, facts: Facts) -> str:
         """When the accumulator starts from zero, as the product's writer wants to hear it."""

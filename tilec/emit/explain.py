@@ -41,6 +41,8 @@ def explain_text(plan: Plan) -> str:
         if number:
             lines += ["", f"then launch {number + 1}"]
         lines += _launch(plan, launch)
+    if plan.asked:
+        lines += ["", *_keyed("ptxas", plan.asked)]
     lines += ["", *_work(plan)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -63,18 +63,19 @@ class Fragments:
     multiply: str
 
 
-def gemm_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Operand, c: str, clear: str) -> str:
+def gemm_text(render: Render, need: Need, plan: GemmPlan, a: Operand, b: Operand, c: str, clear: str, rolled: bool = False) -> str:
     """Statements that compute c += op(a) @ op(b), in braces.
 
     `c` names the accumulator array in the order of `plan.c_layout`; `clear` is "" or the C condition under which c is zeroed
-    first. Kernel-scope names `thread`, `warp` and `lane` are used.
+    first; `rolled` keeps the steps a loop. Kernel-scope names `thread`, `warp` and `lane` are used.
     """
     zero = clear_text(render, plan, c, clear)
     if plan.kind == "fma":
         product = gemm_fma.fma_text(render, need, plan, a, b, c)
     else:
         f = fragment_text(render, need, plan, a, b, c)
-        product = render("gemm/mma_sync.cu.jinja", f=f, k=plan.op.k, k_step=plan.step[2])
+        held = RegisterOperand in map(type, (a, b))  # registers have no running number
+        product = render("gemm/mma_sync.cu.jinja", f=f, k=plan.op.k, k_step=plan.step[2], rolled=rolled and not held)
     return lines(zero, product)
 
 

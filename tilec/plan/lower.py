@@ -69,6 +69,7 @@ class Setting:
     launch_body: Stmt
     most_stages: int
     short: bool = False  # of registers: loads element by element go round by round, those of a product's operands not ahead
+    rolled: bool = False  # still shorter: the steps of a product one by one
 
 
 @dataclass(slots=True)
@@ -147,7 +148,7 @@ class Lowering:
 
     def gemm(self, s: Gemm, facts: Facts) -> PGemm:
         """A product."""
-        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span, marks=s.marks)
+        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span, marks=s.marks, rolled=self.at.rolled)
 
     def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
         """What only kernels with barriers of their own have (see `hand_lower`)."""

@@ -218,6 +218,7 @@ class PGemm:
     span: Span = NOWHERE
     waits: bool = True
     marks: Region | None = None
+    rolled: bool = False  # the steps of the product stay a loop
 
     @property
     def operands(self) -> tuple[Region, ...]:
@@ -546,6 +547,11 @@ class Variant:
     hopper: bool = False  # written by hand for Hopper, with instructions that only it has
     arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
     cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory
+    ladder: str = ""  # of `ladder.LADDERS`, "" for bodies that have one configuration only
+    rung: int = 0  # the configuration's number on it
+    below: int = 0  # the number of the next one that makes a difference to this body; 0 for none
+    strain: int = 0  # by how many registers a thread the body may exceed what is known to fit; 0 and less: it is known to
+    bound: bool = True  # the least number of blocks on a multiprocessor that the author wants holds for this body
 
 
 @record
@@ -586,3 +592,4 @@ class Plan:
     checks: tuple[HostCheck, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     scratch: Workspace = field(default_factory=Workspace)
+    asked: tuple[str, ...] = ()  # what was asked about registers, and what for an answer came

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import product
 from math import prod
 
@@ -17,7 +17,7 @@ from tilec.diagnostics import CompileError, Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Seq, Stmt
+from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Parallel, Seq, Stmt
 from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import conjunction
@@ -30,12 +30,16 @@ from tilec.plan.by_hand_checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
+from tilec.plan.free_threads import free_threads
 from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
 from tilec.plan.hopper.gemm import plan_gemm
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
+from tilec.plan.hopper.gemm_join import halve_columns
+from tilec.plan.hopper.gemm_match import match
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
+from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat, touched
@@ -66,6 +70,7 @@ class PlanOptions:
     fp32_gemm: str = "tf32"
     also: tuple[Target, ...] = ()  # newer ones that may have bodies of their own
     pairs: str = "auto"  # or on, off: whether two blocks of a GEMM on Hopper fetch a tile together
+    choice: Choice = field(default_factory=dict)  # configurations that are not the first ones
 
 
 @record
@@ -78,7 +83,10 @@ class _Room:
     legal: Legal
     target: Target
     written: frozenset[Buffer]
+    options: PlanOptions
     hand: Hand | None = None  # where the author orders the work by barriers
+    rung: Rung = FIRST  # of the body at hand
+    planned: int = 0  # threads before any rung changed them
 
 
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
@@ -130,15 +138,24 @@ def _plan_launch(
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     room = _room(kernel, launch, threads, options, written)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
+    half = _halved(room, symbol)
+    if half is not None:  # for portable bodies, and for Hopper's own where there were none
+        launch, room = half, _room(kernel, half, threads, options, written)
+        own = own if isinstance(own, list) else _own_bodies(room, symbol, assumed, options)
     if room.hand is not None:
         variants = _by_hand(room, symbol, assumed, options)
     elif isinstance(own, list) and options.target.has_wgmma:
         room, general = _behind(room, f"{symbol}__general", options)
         variants = [*own, general]
     elif isinstance(own, list):
+        room = _threaded(room, (symbol, f"{symbol}__general"), options)
         variants = [*own, *_portable(room, symbol, assumed)]
     else:
+        room = _threaded(room, (symbol, f"{symbol}__general"), options)
         variants = [replace(v, remarks=(*v.remarks, *own)) for v in _portable(room, symbol, assumed)]
+    if half is not None:
+        text = "blocks are cut in two, of half the columns each: registers do not hold their tiles"
+        variants[-1] = replace(variants[-1], remarks=(Diagnostic(Severity.REMARK, "TL0506", text, launch.span), *variants[-1].remarks))
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
@@ -146,12 +163,35 @@ def _plan_launch(
     return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together)
 
 
+def _halved(room: _Room, symbol: str) -> Launch | None:
+    """The launch in blocks of half the columns, where the rung of a portable body asks for it."""
+    asked = any(rung_of(room.options.choice, "portable", s)[1].half for s in (symbol, f"{symbol}__general"))
+    return _half(room) if asked else None
+
+
+def _half(room: _Room) -> Launch | None:
+    """The launch in blocks of half the columns, where nothing in the source can tell."""
+    launch, options = room.launch, room.options
+    if options.opt_level < 2 or launch.cluster != ALONE:
+        return None
+    found = match(launch, room.written, _ieee(room.kernel, options))
+    return None if isinstance(found, str) else halve_columns(launch, found)
+
+
 def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
     hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch)) if by_hand(launch.body) else None
     teams = None if hand is None else hand.teams
     body = launch.body if teams is None else arrive_each(launch.body, teams)
     legal = legalise(body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
-    return _Room(kernel, launch, threads, legal, options.target, written, hand)
+    return _Room(kernel, launch, threads, legal, options.target, written, options, hand, planned=prod(threads))
+
+
+def _threaded(room: _Room, symbols: tuple[str, ...], options: PlanOptions) -> _Room:
+    """The launch with the threads that the rungs of its portable bodies ask for, where the author's source cannot tell."""
+    wanted = max(rung_of(room.options.choice, "portable", s)[1].threads for s in symbols)
+    if wanted in (0, prod(room.threads)) or not free_threads(room.launch.body):
+        return room
+    return replace(_room(room.kernel, room.launch, (wanted, 1, 1), options, room.written), planned=room.planned)
 
 
 def _portable(room: _Room, symbol: str, assumed: Mapping[Var, int]) -> list[Variant]:
@@ -178,7 +218,9 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
     found = found or any(isinstance(s, Barrier) and s.kind.startswith("cluster") for s in walk_stmt(launch.body))
     if target is None or found or options.opt_level < 2 or not any(isinstance(x, Gemm) for x in walk_stmt(launch.body)):
         return ()
-    request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level, options.pairs)
+    name = symbol if options.target.has_wgmma else f"{symbol}__{target.name.replace('_', '')}"
+    choice = {(ladder, s.replace(name, symbol, 1)): n for (ladder, s), n in options.choice.items()}
+    request = Request(launch, symbol, assumed, room.written, target, _ieee(room.kernel, options), options.opt_level, options.pairs, choice)
     own = plan_gemm(request)
     if isinstance(own, str):
         other = plan_attention(request) or plan_chain(request)
@@ -187,7 +229,6 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
         return (Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {own}", launch.span),)
     if options.target.has_wgmma:
         return own
-    name = f"{symbol}__{target.name.replace('_', '')}"
     return [replace(v, symbol=v.symbol.replace(symbol, name, 1), arch=target.name) for v in own]
 
 
@@ -198,6 +239,7 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
         needs = _registers(room.legal) if len(room.legal.gemms) == 1 else 0  # of several products not all tiles live at once
         if prod(room.threads) < count and 10 * needs > 11 * room.target.registers_for(prod(room.threads)):
             room = _room(room.kernel, room.launch, (count, 1, 1), options, room.written)
+    room = _threaded(room, (symbol,), options)
     try:
         return room, _variant(room, symbol, {}, aligned=False)
     except CompileError:
@@ -264,6 +306,8 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
 
     Pipelines keep as many versions of their tiles as the author asked for, or as fit.
     """
+    if room.hand is None:
+        room = replace(room, rung=rung_of(room.options.choice, "portable", symbol)[1])
     asked = max((s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)), default=0)
     for stages, compact in product(range(asked, 0, -1) if asked else (0,), (False, True)):
         found = _body(room, symbol, divisors, aligned, stages, compact)
@@ -293,10 +337,11 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     layouts = tile_layouts(_shared_buffers(legal.body), operands, compact)
     bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
     layouts |= bulk
+    short = not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count)
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
-        not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count),
+        short or room.rung.short, room.rung.rolled,
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)
@@ -327,7 +372,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     out = Variant(symbol, None, facts, body, placements, dict(lowering.elements), total, _registers(legal), legal.remarks)
     if isinstance(lowering, HandLowering):
         out = replace(out, tensor_maps=tuple(lowering.maps), remarks=(*out.remarks, *lowering.remarks))
-    return replace(out, when=_condition(out, divisors, aligned))
+    return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short)
 
 
 def _lowering(room: _Room, setting: Setting) -> Lowering:
@@ -381,3 +426,28 @@ def _registers(legal: Legal) -> int:
     tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
     beside = [g.registers - -(-g.c_layout.registers * g.op.c_dtype.bytes // 4) for g in legal.gemms.values()]
     return tiles + max(beside, default=24)
+
+
+def _on_ladder(v: Variant, room: _Room, short: bool) -> Variant:
+    """A portable body with its place on the ladder, and by how many registers it may exceed what is known to fit."""
+    if room.hand is not None:
+        return v
+    launch, now = room.launch, prod(room.threads)
+    free = free_threads(launch.body)
+    products = room.legal.gemms.values()
+    held = any(g.load_a == "register" or g.load_b == "register" for g in products)
+
+    def effect(x: Rung) -> object:
+        """What a rung changes."""
+        bound = launch.min_blocks if x.bound else 0
+        steps = x.rolled and bool(products) and not held
+        half = x.half and _half(room) is not None
+        return bound, x.threads if free and x.threads else room.planned, x.short or short, steps, half
+
+    number, rung = rung_of(room.options.choice, "portable", v.symbol)
+    there = room.target.registers_for(now * (max(1, launch.min_blocks) if rung.bound else 1))
+    shapes = tuple((g.op.m, g.op.n) for g in products)
+    read = sum(b.scope is Scope.GLOBAL for s in walk_stmt(launch.body) if isinstance(s, Parallel) for b in touched([s])[0])
+    load = Load(v.registers, there, now, shapes, any(g.op.a_dtype.bits != 16 for g in products), read)
+    strain = portable_strain(load, rung)
+    return replace(v, ladder="portable", rung=number, below=next_rung("portable", number, effect), strain=strain, bound=rung.bound)

@@ -335,7 +335,7 @@ def compile_kernel(path: str | Path, options: Mapping[str, Any], defines: Mappin
     compiled = compile_source(Options(
         path=file, text=Path(path).read_bytes(), target=target, also=tuple(also), include=tuple(map(str, options["include"])),
         defines={**project, **{n: _plain(v) for n, v in defines.items()}}, args=args, kernels=(kernel,) if kernel else (),
-        opt_level=options["opt_level"], fp32_gemm=options["fp32_gemm"], pairs=options["pairs"],
+        opt_level=options["opt_level"], fp32_gemm=options["fp32_gemm"], pairs=options["pairs"], ptxas=options["ptxas"],
     ))  # fmt: skip
     for name in defines:
         if any(d.code == "TL0204" and d.message.startswith(f"-D {name} ") for d in compiled.diagnostics):

@@ -79,9 +79,13 @@ class GemmWriter(Writer):
             "gemm_comment": self.comment(s.spans[3]),
         }  # fmt: skip
         tiles = self.tile_lines("\n".join([*pieces.values(), numbers.a, numbers.b]))
+        anew, places = "", thread_places(epilogue)
+        if s.schedule.anew and any(mentions(epilogue, w) for w in ("thread", "warp", "lane")):
+            spell.need("thread_index_anew")
+            anew, places = ", ".join(["thread = thread_index_anew()", *places.split(", ")[:-1]]), ""
         return render(
-            "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps,
-            places=thread_places(epilogue), stores=stores, arch=variant.arch, guard=self.guard(s, facts), **pieces,
+            "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps, anew=anew,
+            places=places, stores=stores, arch=variant.arch, guard=self.guard(s, facts), **pieces,
         )  # fmt: skip
 
     def numbers(self, s: WarpSpecialized, facts: Facts) -> _Numbers:

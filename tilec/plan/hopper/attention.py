@@ -39,6 +39,7 @@ from tilec.plan.hopper.parts import (
 )
 from tilec.plan.hopper.plan import Operand, RowProduct, StreamSchedule
 from tilec.plan.hopper.softmax import Lagging, folded, lagging
+from tilec.plan.ladder import FIRST, Rung, next_rung, rung_of, stream_strain
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -93,6 +94,9 @@ def plan_attention(r: Request) -> Variant | str:
     columns = static_shape(found.out)[1]
     if rows not in (64, 128, 192):
         return f"warp groups of 64 rows do not share blocks of {rows} rows"
+    number, rung = rung_of(r.choice, "stream", r.symbol)
+    if rung.portable:
+        return f"{rung.why}: it spills registers whatever else is tried"
     consumers = rows // 64
     for n in (keys, columns):
         if n % 16 or n > 256:
@@ -104,7 +108,14 @@ def plan_attention(r: Request) -> Variant | str:
     operands = _operands(found, facts)
     if isinstance(operands, str):
         return operands
-    return _Builder(r, found, facts, consumers, *operands).variant()
+    out = _Builder(r, found, facts, consumers, *operands, rung=rung).variant()
+    if isinstance(out, str):
+        return out
+    spare = RULES.registers[consumers][1] - (need - RULES.spare)
+    streamed = out.body.body[0]
+    held = streamed.schedule.held_words if isinstance(streamed, Streamed) else 0
+    below = next_rung("stream", number, lambda x: (x.held and held > 0, x.portable))
+    return replace(out, ladder="stream", rung=number, below=below, strain=stream_strain(spare, held))
 
 
 def _operands(found: Match, facts: Facts) -> tuple[Operand, Operand, Operand] | str:
@@ -181,6 +192,7 @@ class _Builder:
     b: Operand
     softmax: Lagging | None = None  # what the row statements are, when they are an online softmax
     lag: Lagging | None = None  # the same when its maximum lags
+    rung: Rung = FIRST
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
@@ -269,7 +281,7 @@ class _Builder:
     def _held_words(self) -> int:
         """The registers of a thread that the held tile, or its first columns, may take, as there are some to spare."""
         keys, columns = static_shape(self.found.scores)[1], static_shape(self.found.out)[1]
-        if not (RULES.held_in_registers and self.held.k_major and self.held.span == 128):
+        if not (RULES.held_in_registers and self.rung.held and self.held.k_major and self.held.span == 128):
             return 0
         spare = RULES.registers[self.consumers][1] - (keys // 2 + keys // 4 + columns // 2 + RULES.spare - 8)
         return next((n for n in (self.held.shape[1] // 4, RULES.held_part) if n <= spare), 0)

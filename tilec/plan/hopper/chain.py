@@ -11,7 +11,7 @@ from all warp groups goes through a shared tile in as many versions as the ring 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ from tilec.plan.hopper.chain_rows import RowLowering
 from tilec.plan.hopper.parts import Request, alignment, finished, legalised, mapped_facts, operand_of, ring_of, staging_tile
 from tilec.plan.hopper.plan import WARP_GROUP, Box, Operand, TensorMap
 from tilec.plan.hopper.softmax import folded
+from tilec.plan.ladder import next_rung, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Setting
 from tilec.plan.pipelines import flat, touched
@@ -84,12 +85,20 @@ def plan_chain(r: Request) -> Variant | str:
     products = _products(found, rows // 64, {o.tile: o for o in loads})
     if isinstance(products, str):
         return products
+    number, rung = rung_of(r.choice, "chain", r.symbol)
+    if rung.portable:
+        return f"{rung.why}: it spills registers whatever else is tried"
     cap = RULES.registers[rows // 64][1] - RULES.spare
-    step = next((x for on in (True, False) if _registers(found, products, (x := step_of(found, on)).carried) <= cap), None)
+    ways = (True, False) if rung.carries else (False,)
+    step = next((x for on in ways if _registers(found, products, (x := step_of(found, on)).carried) <= cap), None)
     if step is None:
         need = _registers(found, products, ()) + RULES.spare
         return f"its tiles take about {need} registers a thread, more than {rows // 64} warp groups have"
-    return _Builder(r, found, facts, rows // 64, loads, products, step).variant()
+    out = _Builder(r, found, facts, rows // 64, loads, products, step).variant()
+    if isinstance(out, str):
+        return out
+    below = next_rung("chain", number, lambda x: (x.carries and bool(step.carried), x.portable))
+    return replace(out, ladder="chain", rung=number, below=below, strain=_registers(found, products, step.carried) - cap)
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------

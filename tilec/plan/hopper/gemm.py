@@ -40,6 +40,7 @@ from tilec.plan.hopper.parts import (
 )
 from tilec.plan.hopper.plan import Operand, Pair, Product, Schedule, WarpGroupGemm
 from tilec.plan.hopper.gemm_waves import one_tile_a_block
+from tilec.plan.ladder import FIRST, Rung, next_rung, product_strain, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -62,6 +63,7 @@ from tilec.plan.plan import (
     WarpSpecialized,
 )  # fmt: skip
 from tilec.plan.shared import place_tiles, tile_layouts
+from tilec.plan.walk import plan_children, walk_plan
 
 EPILOGUE_BARRIER = 6
 """The named barrier of all consumers; 1 to 3 are those of single warp groups, 4 is for the start, 5 for the lag."""
@@ -113,9 +115,17 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     operands = _operands(found, k * join, m // consumers, facts)
     if isinstance(operands, str):
         return operands
-    out = _Builder(r, found, facts, consumers, join, *operands).variant()
+    number, rung = rung_of(r.choice, "product", r.symbol)
+    if rung.portable:
+        return f"{rung.why}: its products spill registers whatever else is tried"
+    out = _Builder(r, found, facts, consumers, join, *operands, rung=rung).variant()
     if isinstance(out, str):
         return out
+
+    def effect(x: Rung) -> object:
+        return x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.portable
+
+    out = replace(out, ladder="product", rung=number, below=next_rung("product", number, effect))
     pair = chosen_pair(r.launch, found, *operands, r.pairs)
     if r.launch.cluster != ALONE and r.pairs != "off" and (pair is None or pair.when is not CLUSTERED):
         text = f"clusters of {'x'.join(map(str, r.launch.cluster))} blocks share no operand of this product: blocks pair up where that pays"
@@ -124,8 +134,13 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     if pair is None or pays is False:
         return [replace(out, remarks=(*remarks, *out.remarks))]
     a, b = (halved(o) if name == pair.shared else o for name, o in zip("ab", operands, strict=True))
-    paired_up = _Builder(r if pays else replace(r, symbol=f"{r.symbol}__pairs"), found, facts, consumers, join, a, b, pair).variant()
+    both = r if pays else replace(r, symbol=f"{r.symbol}__pairs")
+    number, rung = rung_of(r.choice, "pairs", both.symbol)
+    if not rung.pairs:
+        return [replace(out, remarks=(*remarks, *out.remarks))]
+    paired_up = _Builder(both, found, facts, consumers, join, a, b, pair, rung).variant()
     assert isinstance(paired_up, Variant)
+    paired_up = replace(paired_up, ladder="pairs", rung=number, below=next_rung("pairs", number, effect))
     alone = replace(out, when=without(out.when, pair))
     return [replace(v, remarks=(*remarks, *v.remarks)) for v in ((paired_up,) if pays else (alone, paired_up))]
 
@@ -226,6 +241,7 @@ class _Builder:
     a: Operand
     b: Operand
     pair: Pair | None = None
+    rung: Rung = FIRST
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
@@ -256,6 +272,18 @@ class _Builder:
         tiles, extra = place_tiles(layouts, {})
         return self._assemble(gemm, legal.layouts, setup, body, lowering, tiles, extra, legal.remarks)
 
+    def _registers(self) -> tuple[int, int]:
+        """Those of a producer and a consumer once they have exchanged some."""
+        give, take = RULES.registers[self.consumers]
+        return self.rung.take if self.rung.take[1] > take else (give, take)
+
+    def _strain(self, fragments: Mapping[Buffer, FragmentLayout], epilogue: PSeq) -> int:
+        """By how many registers the body may exceed what is known to fit."""
+        held = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in fragments.items())
+        computes = any(not isinstance(s, PSeq | Stepped | BulkStore) and plan_children(s) for s in walk_plan(epilogue))
+        read = sum(b.scope is Scope.GLOBAL for b in touched(self.found.epilogue)[0])
+        return product_strain(held, computes, read, self.rung)
+
     def _depth(self) -> int:
         return self.a.shape[1] if self.a.k_major else self.a.shape[0]
 
@@ -284,9 +312,9 @@ class _Builder:
         barriers = at_more + extra
         panel = r.launch.panel or RULES.panel
         schedule = Schedule(
-            self.consumers, stages, *RULES.registers[self.consumers], barriers, barriers + 16 * stages,
-            RULES.lag if self.consumers == 2 else 0, max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel,
-            self.pair,
+            self.consumers, stages, *self._registers(), barriers, barriers + 16 * stages,
+            RULES.lag if self.consumers == 2 and self.rung.lag else 0,
+            max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, self.pair, self.rung.anew,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: ring_of(self.a, 0, stages), self.b.tile: ring_of(self.b, at_b, stages),
@@ -307,7 +335,8 @@ class _Builder:
             epilogue, found.guard, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
-        out = replace(finished(r, self.facts, body, placements, lowering, maps), remarks=remarks)
+        strain = self._strain({**fragments, found.acc: gemm.layout}, epilogue)
+        out = replace(finished(r, self.facts, body, placements, lowering, maps), remarks=remarks, strain=strain)
         if self.pair is None:
             return out
         one = Const(1, INT32)

@@ -1,9 +1,11 @@
-"""Joins neighbouring blocks of a GEMM kernel into one of twice the columns, where nothing in the source can tell.
+"""Joins neighbouring blocks of a GEMM kernel into one of twice the columns, or cuts blocks in halves, where nothing in the source
+can tell.
 
     join_columns(launch, match) -> the launch with 128x256 tiles for one with 128x128, half as many blocks; None where it can tell
+    halve_columns(launch, match) -> the launch with 256x128 tiles for one with 256x256, twice as many blocks; None where it can tell
 
-Each place that mentions the block index must do so as `index * n + column`; and the author's blocks must cover the tensors that
-are written, so that the half of a last block that has no partner lies out of range.
+Each place that mentions the block index must do so as `index * n + column`; and where blocks are joined, the author's must cover the
+tensors that are written, so that the half of a last block that has no partner lies out of range.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
+from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Scope, Var
+from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Copy, Fill, For, Gemm, Parallel, Region, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, stmt_exprs, walk_expr, walk_stmt
@@ -28,24 +31,36 @@ class _Tells(Exception):
 
 def join_columns(launch: Launch, found: Match) -> Launch | None:
     """The launch with blocks of twice the columns."""
+    return _with_columns(launch, found, 2 * static_shape(found.acc)[1])
+
+
+def halve_columns(launch: Launch, found: Match) -> Launch | None:
+    """The launch with blocks of half the columns."""
+    n = static_shape(found.acc)[1]
+    return None if n % 32 else _with_columns(launch, found, n // 2)
+
+
+def _with_columns(launch: Launch, found: Match, columns: int) -> Launch | None:
+    """The launch with blocks of so many columns."""
     n = static_shape(found.acc)[1]
     index = next((v for v in launch.block_vars if any(coefficient(e, v) == n for e in found.copies[1].src.starts)), None)
     if index is None or found.lets or any(depends_on(e, (index,)) for e in found.copies[0].src.starts):
         return None
     try:
-        return _Join(launch, found, index, n).launched()
+        return _Join(launch, found, index, n, columns).launched()
     except _Tells:
         return None
 
 
 @dataclass(slots=True)
 class _Join:
-    """One attempt: `wide` are the buffers that get twice the columns."""
+    """One attempt: `wide` are the buffers that get `columns` instead of `n`."""
 
     launch: Launch
     found: Match
     index: Var
     n: int
+    columns: int
     wide: dict[Buffer, Buffer] = field(default_factory=dict)
 
     def launched(self) -> Launch:
@@ -54,11 +69,13 @@ class _Join:
         tile = self.found.gemm.b.buffer
         for s in walk_stmt(launch.body):
             if isinstance(s, Alloc) and (s.buffer is tile or self.like_acc(s.buffer)):
-                self.wide[s.buffer] = self.doubled(s.buffer)
+                self.wide[s.buffer] = self.widened(s.buffer)
         axis = launch.block_vars.index(index)
         body = self.renamed(self.statement(launch.body))
-        half = Call("ceildiv", (launch.grid[axis], Const(2, launch.grid[axis].dtype)), launch.grid[axis].dtype)
-        grid = tuple(half if a == axis else e for a, e in enumerate(launch.grid))
+        blocks, two = launch.grid[axis], Const(2, launch.grid[axis].dtype)
+        fewer: Expr = Call("ceildiv", (blocks, two), two.dtype)
+        other = fewer if self.columns > self.n else simplify(Binary("mul", blocks, two, two.dtype))
+        grid = tuple(other if a == axis else e for a, e in enumerate(launch.grid))
         return replace(launch, grid=grid, body=body)
 
     def like_acc(self, b: Buffer) -> bool:
@@ -68,10 +85,10 @@ class _Join:
     def operands(self) -> tuple[Buffer, Buffer]:
         return self.found.gemm.a.buffer, self.found.gemm.b.buffer
 
-    def doubled(self, b: Buffer) -> Buffer:
-        """A buffer with twice the columns of the product."""
+    def widened(self, b: Buffer) -> Buffer:
+        """A buffer with the new columns of the product."""
         across = 0 if b is self.found.gemm.b.buffer and self.found.gemm.trans_b else 1
-        return replace(b, shape=tuple(Const(2 * self.n, INT32) if d == across else e for d, e in enumerate(b.shape)))
+        return replace(b, shape=tuple(Const(self.columns, INT32) if d == across else e for d, e in enumerate(b.shape)))
 
     def statement(self, s: Stmt) -> Stmt:
         """A statement for the wide tile; raises _Tells where its meaning would change."""
@@ -111,8 +128,8 @@ class _Join:
         return False
 
     def region(self, r: Region) -> Region:
-        """A whole wide tile, or the box of a tensor with twice the columns."""
-        two = Const(2 * self.n, INT32)
+        """A whole wide tile, or the box of a tensor with the new columns."""
+        columns = Const(self.columns, INT32)
         if r.buffer in self.wide:
             wide = self.wide[r.buffer]
             if any(static(e) != 0 for e in r.starts) or r.extents != r.buffer.shape:
@@ -121,7 +138,7 @@ class _Join:
         moving = [d for d, e in enumerate(r.starts) if depends_on(e, (self.index,))]
         if len(moving) != 1 or coefficient(r.starts[moving[0]], self.index) != self.n or static(r.extents[moving[0]]) != self.n:
             raise _Tells
-        return replace(r, extents=tuple(two if d == moving[0] else e for d, e in enumerate(r.extents)))
+        return replace(r, extents=tuple(columns if d == moving[0] else e for d, e in enumerate(r.extents)))
 
     def covered(self, r: Region) -> None:
         """Raises _Tells unless the author's blocks reach the end of a tensor that is written."""
@@ -129,7 +146,9 @@ class _Join:
             self.reaches(r.buffer, r.starts)
 
     def reaches(self, b: Buffer, starts: tuple[Expr, ...]) -> None:
-        """Raises _Tells unless all blocks together cover the dimension of `b` that the block index walks."""
+        """Raises _Tells unless all blocks together cover the dimension of `b` that the block index walks, or none does more."""
+        if self.columns < self.n:
+            return
         axis = self.launch.block_vars.index(self.index)
         for d, e in enumerate(starts):
             if depends_on(e, (self.index,)):
@@ -139,7 +158,7 @@ class _Join:
                     raise _Tells
 
     def parallel(self, s: Parallel) -> Parallel:
-        """An element loop over the accumulator's shape: twice the columns."""
+        """An element loop over the accumulator's shape: with the new columns."""
         extents = tuple(static(e) for e in s.extents)
         if extents != static_shape(self.found.acc):
             raise _Tells
@@ -162,7 +181,7 @@ class _Join:
                 self.values(x.value, column, checked)
                 if x.buffer.scope is Scope.GLOBAL:
                     self.reaches(x.buffer, x.indices)
-        return replace(s, extents=(s.extents[0], Const(2 * self.n, INT32)))
+        return replace(s, extents=(s.extents[0], Const(self.columns, INT32)))
 
     def values(self, e: Expr, column: Var, checked: object) -> None:
         """Checks an expression: the block index and the column occur in indices of loads only."""
@@ -180,11 +199,19 @@ class _Join:
         map_expr(e, visit)
 
     def renamed(self, s: Stmt) -> Stmt:
-        """The statement with the block index counting pairs, and wide buffers in place of the author's."""
+        """The statement with the block index counting the new blocks, and wide buffers in place of the author's."""
         twice = Binary("mul", self.index, Const(2, self.index.dtype), self.index.dtype)
 
         def expr(e: Expr) -> Expr:
+            match e:
+                case Binary("mul", (Var() | Cast(Var())) as a, Const(int(value)) as b) if self.columns < self.n:
+                    if self.index in walk_expr(a):
+                        if value % 2:
+                            raise _Tells
+                        return replace(e, b=replace(b, value=value // 2))
             if e is self.index:
+                if self.columns < self.n:
+                    raise _Tells
                 return twice
             e = map_expr(e, expr)
             return replace(e, buffer=self.wide[e.buffer]) if isinstance(e, Load) and e.buffer in self.wide else e

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 from tilec.analysis.facts import Facts
@@ -22,6 +22,7 @@ from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
 from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper.plan import MULTIPROCESSORS, Box, Operand, Staging, TensorMap
+from tilec.plan.ladder import Choice
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
@@ -49,7 +50,7 @@ CHUNKS = (2, 3, 5)
 class Request:
     """What the planner hands over: a launch of a kernel, the symbol for its body, the divisors that `when` may ask for, the
     tensors that the kernel writes, whether float32 products must not be shortened to TF32, how freely blocks may change, and whether
-    they may work in pairs (auto: where that pays)."""
+    they may work in pairs (auto: where that pays), the configurations that are not the first ones."""
 
     launch: Launch
     symbol: str
@@ -59,6 +60,7 @@ class Request:
     ieee: bool
     opt_level: int
     pairs: str = "auto"
+    choice: Choice = field(default_factory=dict)
 
 
 def mapped_facts(r: Request, copies: Iterable[Copy]) -> Facts:

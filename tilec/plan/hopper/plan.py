@@ -121,12 +121,14 @@ class Schedule(WarpGroups):
     """The numbers of a GEMM; see the table of rules in `gemm`.
 
     `lag` lets the second consumer start each tile that many k-blocks after the first, so that one's epilogue runs beside the
-    other's products. `group` is the height of a raster panel in tiles, or in pairs of them.
+    other's products. `group` is the height of a raster panel in tiles, or in pairs of them. `anew`: behind the products a thread
+    asks again for its number.
     """
 
     lag: int
     group: int
     pair: Pair | None = None
+    anew: bool = False
 
 
 @record

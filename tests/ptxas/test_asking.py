@@ -1,0 +1,178 @@
+"""Who is asked, how often, and what happens when there is no answer: with stand-ins for nvcc."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.compiling import compile_text
+from tests.hopper.kernels import Gemm
+from tests.ptxas.kit import DOUBTFUL, StandIn, bodies, codes
+from tests.samples.cases import CASES
+from tests.samples.kit import compile_sample
+from tilec import ptxas
+from tilec.emit.explain import explain_text
+from tilec.plan.ladder import LADDERS
+
+UNTIL_ROLLED = "def spilled(name, text): return 0 if '#pragma unroll 1\\n        for (int kk' in text else 8"
+ALWAYS = "def spilled(name, text): return 100 - 10 * text.count('steps one by one') - text.count('\\\\n')  % 1"
+
+
+def rungs(compiled: object) -> dict[str, str]:
+    """The rung of each body that has not the first one."""
+    return {s: LADDERS[v.ladder][v.rung].name for s, v in bodies(compiled).items() if v.rung}  # type: ignore[arg-type]
+
+
+def test_bodies_that_complain_go_down_until_they_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    compiled = compile_text(DOUBTFUL, ptxas="auto")
+    assert set(rungs(compiled).values()) == {"steps one by one"} and nvcc.calls == 3 and not codes(compiled)
+    told = explain_text(compiled.plans[0])
+    assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
+    assert "//   registers  gemm: steps one by one" in compiled.cu
+
+
+def test_the_second_time_nobody_is_asked_and_the_outcome_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    first = compile_text(DOUBTFUL)
+    asked = nvcc.calls
+    second = compile_text(DOUBTFUL)
+    assert nvcc.calls == asked and second.cu == first.cu
+    assert explain_text(second.plans[0]) == explain_text(first.plans[0])
+
+
+def test_only_the_body_that_complains_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Gemm(bm=256, bn=192, trans_b=True, epilogue="bias").source()
+    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 4 if name == 'gemm' and 'thread_index_anew' not in text else 0")
+    assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "thread numbers anew"}
+
+
+def test_where_nothing_helps_the_least_spills_stay_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = "def spilled(name, text): return 40 if '#pragma unroll 1\\n        for (int kk' in text and 'acc[256]' in text else 80"
+    StandIn(tmp_path, monkeypatch, rule)
+    compiled = compile_text(DOUBTFUL)
+    assert set(rungs(compiled).values()) == {"steps one by one"}
+    warnings = [d for d in compiled.diagnostics if d.code == "TL0511"]
+    assert warnings and all("40 bytes spilled" in d.message and d.help for d in warnings)
+    assert compile_text(DOUBTFUL).cu == compiled.cu
+
+
+def test_a_portable_body_that_spills_gives_way_to_hoppers_own_at_its_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Gemm(bm=256, bn=192, trans_b=True, epilogue="bias").source()
+    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0 if 'general' in name else 4 if 'wgmma' in text else 400")
+    compiled = compile_text(text, arch="sm_90a")
+    assert bodies(compiled)["gemm"].tensor_maps and "TL0511" in codes(compiled)
+
+
+@pytest.mark.parametrize("script", ["exit 3", "kill -9 $$", "echo nothing of interest", "echo 'ptxas fatal : out of memory' >&2; exit 255"])
+def test_an_nvcc_that_fails_is_as_good_as_none(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    by_rules = compile_text(DOUBTFUL, ptxas="never")
+    nvcc.script(f'#!/bin/sh\ncase "$*" in *--version*) echo "release 1.0, V1.0.0"; exit;; esac\n{script}\n')
+    compiled = compile_text(DOUBTFUL)
+    assert compiled.cu == by_rules.cu and not list(tmp_path.glob("cache/ptxas/*"))
+    assert any("rules decide" in line for line in compiled.plans[0].asked)
+
+
+def test_an_nvcc_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    by_rules = compile_text(DOUBTFUL, ptxas="never")
+    nvcc.script(f'#!/bin/sh\ncase "$*" in *--version*) echo "V1.0.0"; exit;; esac\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n')
+    monkeypatch.setenv("TILEC_PTXAS_TIMEOUT", "1")
+    start = time.monotonic()
+    compiled = compile_text(DOUBTFUL)
+    assert time.monotonic() - start < 20 and compiled.cu == by_rules.cu
+    assert any("no answer within 1 s" in line for line in compiled.plans[0].asked)
+    child = int((tmp_path / "child").read_text())
+    for _ in range(50):
+        if not _runs(child):
+            break
+        time.sleep(0.1)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except OSError:
+        return False
+
+
+def test_without_nvcc_rules_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    compiled = compile_text(DOUBTFUL)
+    assert compiled.cu == compile_text(DOUBTFUL, ptxas="never").cu
+    assert rungs(compiled) and any("nvcc is not here: rules decide" in line for line in compiled.plans[0].asked)
+
+
+def test_the_environment_and_the_option_keep_nvcc_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    compile_text(DOUBTFUL, ptxas="never")
+    monkeypatch.setenv("TILEC_PTXAS", "0")
+    compile_text(DOUBTFUL, ptxas="always")
+    assert nvcc.calls == 0
+
+
+def test_always_asks_about_kernels_that_the_rules_vouch_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    text = DOUBTFUL.replace("256", "64")
+    compile_text(text)
+    assert nvcc.calls == 0
+    assert any("was asked" in line for line in compile_text(text, ptxas="always").plans[0].asked) and nvcc.calls == 1
+
+
+DAMAGE = ["", "{", "[]", '{"bodies": 3}', '{"bodies": {"gemm": [1]}}', '{"choice": [["x"]], "told": 0, "bodies": {}}']
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_broken_entries_are_asked_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    first = compile_text(DOUBTFUL)
+    asked = nvcc.calls
+    for entry in (tmp_path / "cache" / "ptxas").iterdir():
+        entry.write_text(damage)
+    assert compile_text(DOUBTFUL).cu == first.cu and nvcc.calls > asked
+    assert all(json.loads(e.read_text()) for e in (tmp_path / "cache" / "ptxas").glob("*.json"))
+
+
+def test_another_nvcc_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    compile_text(DOUBTFUL)
+    asked = nvcc.calls
+    nvcc.script((tmp_path / "nvcc").read_text().replace("V99.0.1", "V99.0.2"))
+    compile_text(DOUBTFUL)
+    assert nvcc.calls == 2 * asked
+
+
+def test_the_cache_is_bounded_and_needs_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ptxas, "MOST_ENTRIES", 8)
+    for n in range(30):
+        entry = ptxas.entry_of(str(n), ("sm_80",), "1")
+        ptxas.keep(entry, {"n": n})
+        os.utime(entry, (n, n))
+    left = {ptxas.recall(e)["n"] for e in (tmp_path / "ptxas").iterdir()}  # type: ignore[index]
+    assert len(left) <= 8 and 29 in left and 0 not in left
+    monkeypatch.setenv("TILEC_CACHE_DIR", "/dev/null/nowhere")
+    ptxas.keep(ptxas.entry_of("x", (), "1"), {"n": 1})
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_rules_vouch_for_every_sample_without_asking(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    asked = [name for name in CASES if "ptxas" in compile_sample(f"{name}.py", CASES[name].defines, arch).seconds]
+    assert not asked and nvcc.calls == 0
+
+
+@pytest.mark.parametrize("m, n", [(64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "float8_e4m3"])
+def test_and_for_usual_tiles(m: int, n: int, dtype: str) -> None:
+    acc, out = ("int32", "int32") if dtype == "int8" else ("float32", "float32")
+    g = Gemm(m, n, 32 if dtype == "float32" else 64, 3, dtype, out, acc, trans_b=True)
+    for arch in ("sm_90a", "sm_80") if not dtype.startswith("float8") else ("sm_90a",):
+        assert all(v.strain <= 0 for v in bodies(g.compiled(arch)).values())

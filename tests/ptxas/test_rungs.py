@@ -1,0 +1,111 @@
+"""Every rung of every ladder computes what the first one does: on the emulator, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.compiling import MODES, compile_text, run_emulated
+from tests.hopper.attention import Attention, error, reference
+from tests.hopper.attention import run as run_attention
+from tests.hopper.kernels import Gemm, run
+from tests.ptxas.kit import DOUBTFUL, at, bodies
+from tilec.plan.ladder import LADDERS, rung_of
+
+BIAS = Gemm(bm=128, bn=64, bk=32, trans_b=True, epilogue="bias")
+
+
+@pytest.mark.parametrize("n", range(1, len(LADDERS["product"])))
+def test_products_of_hoppers_own(n: int) -> None:
+    compiled = at(BIAS.source(), {("product", "gemm"): n})
+    body = bodies(compiled)["gemm"]
+    assert body.rung == (0 if LADDERS["product"][n].portable else n) and bool(body.tensor_maps) is not LADDERS["product"][n].portable
+    assert ("thread_index_anew" in compiled.cu) is LADDERS["product"][n].anew
+    outcome, off = run(compiled.cu, BIAS, (200, 136, 160), MODES["lazy"])
+    assert outcome.ok and off < 1e-3, outcome
+
+
+@pytest.mark.parametrize("n", range(1, len(LADDERS["pairs"])))
+def test_pairs(n: int) -> None:
+    text = BIAS.source()
+    compiled = at(text, {("pairs", "gemm"): n, ("pairs", "gemm__pairs"): n}, pairs="on")
+    assert any(v.cluster == 2 for v in bodies(compiled).values()) is LADDERS["pairs"][n].pairs
+    outcome, off = run(compiled.cu, BIAS, (264, 136, 160), MODES["lazy"])
+    assert outcome.ok and off < 1e-3, outcome
+
+
+@pytest.mark.parametrize("n", range(1, len(LADDERS["portable"])))
+def test_portable_bodies(n: int) -> None:
+    g = Gemm(bm=64, bn=64, bk=32, epilogue="bias")
+    compiled = at(g.source().replace("threads=256", "threads=128"), {("portable", "gemm"): n, ("portable", "gemm__general"): n}, "sm_80")
+    body, (launch,) = bodies(compiled)["gemm__general"], compiled.plans[0].launches
+    rung = rung_of({("portable", "gemm__general"): n}, "portable", "gemm__general")[1]
+    assert body.rung == n and launch.threads[0] == (rung.threads or 128)
+    for size in ((100, 72, 64), (65, 67, 33)):  # rows on 16 bytes, and not
+        outcome, off = run(compiled.cu, g, size, MODES["lazy"])
+        assert outcome.ok and off < 1e-3, outcome
+
+
+@pytest.mark.parametrize("n", range(1, len(LADDERS["stream"])))
+def test_streamed_tiles(n: int) -> None:
+    a = Attention(dim=128, bn=64, seq=200)
+    compiled = at(a.source(), {("stream", "attention"): n})
+    assert bool(bodies(compiled)["attention"].tensor_maps) is not LADDERS["stream"][n].portable
+    values = a.inputs(np.random.default_rng())
+    got = run_attention(a, compiled, values, MODES["lazy"])
+    assert error(got["O"], a.exact(values)[0]) < 2e-3 and reference(compiled, values)["O"].shape == got["O"].shape
+
+
+@pytest.mark.parametrize("epilogue, arch", [("copy", "sm_90a"), ("shared", "sm_80"), ("bias", "sm_80"), ("direct", "sm_80")])
+def test_blocks_cut_in_halves(epilogue: str, arch: str) -> None:
+    g = Gemm(bm=64, bn=128, bk=32, trans_b=True, epilogue=epilogue)
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    whole, compiled = at(g.source(), {}, arch), at(g.source(), {("portable", "gemm__general"): half}, arch)
+    one, two = (compiled.plans[0].launches[0] for compiled in (whole, compiled))
+    assert "acc[16]" in compiled.cu and one.grid != two.grid
+    outcome, off = run(compiled.cu, g, (100, 200, 65), MODES["eager"])
+    assert outcome.ok and off < 1e-3, outcome
+
+
+def test_hoppers_own_takes_halves_where_it_cannot_take_the_whole() -> None:
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    compiled = at(DOUBTFUL.replace("T.alloc_shared((256, 32)", "T.alloc_shared((256, 64)").replace("((32, 256)", "((64, 256)")
+                  .replace("ko * 32", "ko * 64").replace("Pipelined(16", "Pipelined(8"), {("portable", "gemm"): half})
+    assert bodies(compiled)["gemm"].tensor_maps and "wgmma_m64n128k16" in compiled.cu
+
+
+def test_blocks_that_tell_keep_their_size() -> None:
+    mirror = "for i, j in T.Parallel(64, 64):\n      C[by * 64 + i, bx * 64 + j] = acc[i, 63 - j]"
+    text = DOUBTFUL.replace("256", "64").replace("T.copy(acc, C[by * 64, bx * 64])", mirror)
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    first, same = at(text, {}, "sm_80"), at(text, {("portable", "gemm"): half}, "sm_80")
+    assert first.plans[0].launches[0].grid == same.plans[0].launches[0].grid
+
+
+@pytest.mark.parametrize("line", ["C[0, 0] = T.get_thread_binding()", "T.sync_warp()", 'T.print("x")', "T.atomic_add(C[0, 0], 1)"])
+def test_threads_that_the_source_can_tell_stay(line: str) -> None:
+    text = DOUBTFUL.replace("256", "64").replace("threads=64", "threads=128") + f"    {line}\n"
+    n = next(n for n, r in enumerate(LADDERS["portable"]) if r.threads == 256)
+    assert at(text, {("portable", "gemm"): n}, "sm_80").plans[0].launches[0].threads[0] == 128
+    free = text.rsplit("\n", 2)[0] + "\n"
+    assert at(free, {("portable", "gemm"): n}, "sm_80").plans[0].launches[0].threads[0] == 256
+
+
+def test_the_bound_on_blocks_goes_first() -> None:
+    text = DOUBTFUL.replace("256", "64").replace("threads=64", "threads=128")
+    text = text.replace("    T.clear", "    T.annotate_min_blocks_per_sm(8)\n    T.clear")
+    first, second = at(text, {}, "sm_80"), at(text, {("portable", "gemm"): 1}, "sm_80")
+    assert "__launch_bounds__(128, 8)" in first.cu and "__launch_bounds__(128)" in second.cu
+    assert bodies(first)["gemm"].below == 1 and bodies(second)["gemm"].strain < bodies(first)["gemm"].strain
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal((512, 512)).astype(np.float16) for _ in range(2))
+    got = run_emulated(second, {"A": a, "B": b, "C": np.full((512, 512), np.nan, np.float32)})["C"]
+    true = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.linalg.norm(got - true) < 1e-4 * np.linalg.norm(true)
+
+
+def test_every_rung_says_why() -> None:
+    for name, rungs in LADDERS.items():
+        assert len({r.name for r in rungs}) == len(rungs)
+        assert all(r.why for r in rungs[1:]), name
+    assert compile_text(DOUBTFUL.replace("256", "64"), ptxas="never").plans[0].asked == ()

@@ -1,0 +1,188 @@
+"""The configurations that a body of a kernel may have, best first, and which of them are known to fit the registers: data.
+
+    LADDERS["product"][1].why -> what depends on the number of a thread waits in registers through the products
+    next_rung("product", 0, effect of a rung on a body with one consumer) -> 1
+
+The planner starts at the top. Who has asked ptxas (`tilec.spills`) has it take the next rung for the body that spills; who cannot
+ask takes the first one that the rules here vouch for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilec.record import record
+
+
+@record
+class Rung:
+    """One configuration, as what differs from the planner's first choice.
+
+    Hopper's own bodies: `anew` reads the number of a thread again behind the products; without `lag` both consumers start a tile at
+    once; `take` are registers of a consumer and of the producer (0: as the rules say); without `pairs` blocks do not work in pairs;
+    without `held` the held tile stays in shared memory; without `carries` no product runs on into the next step; `portable` gives
+    the body up. Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps
+    of a product a loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a
+    multiprocessor; `half` halves the columns of the launch's blocks, for all of its bodies.
+    """
+
+    name: str
+    why: str
+    anew: bool = False
+    lag: bool = True
+    take: tuple[int, int] = (0, 0)
+    pairs: bool = True
+    held: bool = True
+    carries: bool = True
+    portable: bool = False
+    short: bool = False
+    rolled: bool = False
+    threads: int = 0
+    bound: bool = True
+    half: bool = False
+
+
+FIRST = Rung("first choice", "")
+_ANEW = "what is made of the number of a thread would wait in registers through the products"
+_LAG = "the state of the lag takes registers"
+_PORTABLE = "nothing else is left: mma.sync and the author's copies"
+_SHORT = "operands in front of their use take registers"
+_ROLLED = "the assembler moves loads of later steps of a product to the front"
+_THREADS = "256 threads are the most of which each may have 255 registers"
+_HALF = "all threads together have too few registers for the tile"
+
+LADDERS: Mapping[str, tuple[Rung, ...]] = {
+    "": (FIRST,),
+    "product": (
+        FIRST,
+        Rung("thread numbers anew", _ANEW, anew=True),
+        Rung("thread numbers anew, no lag", _LAG, anew=True, lag=False),
+        Rung("no lag", "reading a number anew takes registers too", lag=False),
+        Rung("240 registers", "the producer can do with 24", anew=True, lag=False, take=(24, 240)),
+        Rung("portable", _PORTABLE, portable=True),
+    ),
+    "pairs": (
+        FIRST,
+        Rung("thread numbers anew", _ANEW, anew=True),
+        Rung("thread numbers anew, no lag", _LAG, anew=True, lag=False),
+        Rung("no lag", "reading a number anew takes registers too", lag=False),
+        Rung("no pairs", "the state of a pair takes registers", pairs=False),
+    ),
+    "stream": (
+        FIRST,
+        Rung("held tile in shared memory", "its words take registers", held=False),
+        Rung("portable", _PORTABLE, portable=True),
+    ),
+    "chain": (
+        FIRST,
+        Rung("products end in their step", "what a product of the step before reads takes registers", carries=False),
+        Rung("portable", _PORTABLE, portable=True),
+    ),
+    "portable": (
+        FIRST,
+        Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
+        Rung("loads late", _SHORT, bound=False, short=True),
+        Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
+        Rung("256 threads", _THREADS, bound=False, threads=256),
+        Rung("256 threads, loads late", _SHORT, bound=False, threads=256, short=True),
+        Rung("256 threads, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True),
+        Rung("half the columns", _HALF, bound=False, threads=256, half=True),
+        Rung("half the columns, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True, half=True),
+    ),
+}
+"""The rungs of each kind of body: of an author who orders the work (none to choose), products of Hopper's own, those whose blocks
+work in pairs, streamed tiles, chains, all others."""
+
+Choice = Mapping[tuple[str, str], int]
+"""The rung of each body that does not have the first one, by ladder and symbol."""
+
+
+def rung_of(choice: Choice, ladder: str, symbol: str) -> tuple[int, Rung]:
+    """The rung that a body is to have, and its number."""
+    n = choice.get((ladder, symbol), 0)
+    return n, LADDERS[ladder][n]
+
+
+def next_rung(ladder: str, n: int, effect: Callable[[Rung], object]) -> int:
+    """The number of the next rung down whose effect on a body no rung so far has had; 0 below the last."""
+    rungs = LADDERS[ladder]
+    had = [effect(r) for r in rungs[: n + 1]]
+    return next((m for m in range(n + 1, len(rungs)) if effect(rungs[m]) not in had), 0)
+
+
+@record
+class Vouched:
+    """What is known to fit, in registers a thread, from sweeps that the tests repeat in part.
+
+    `stores`, `computes`, `anew`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only stores; one
+    that computes, with up to one tensor read; the same in the safe configuration. `tensor`: what each further tensor takes. `spare`:
+    those that tiles of a streaming body must leave, `held`: how many more with the held tile among them. `plain`, `half`,
+    `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits,
+    others; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside products may read.
+    """
+
+    stores: int = 192
+    computes: int = 128
+    anew: int = 192
+    tensor: int = 8
+    spare: int = 32
+    held: int = -8
+    plain: int = 100
+    half: int = 105
+    narrow: int = 60
+    rolled: int = 128
+    tensors: int = 1
+
+
+VOUCHED = Vouched()
+
+KNOWN = frozenset(
+    {
+        (((256, 192),), 512),
+        (((128, 128), (128, 128)), 256),
+        (((64, 128), (64, 128)), 128),
+        (((128, 64), (128, 256)), 256),
+        (((192, 128), (192, 64)), 384),
+    }
+)
+"""Portable bodies with 16-bit products that fit, whatever the estimate says: their accumulators, and threads."""
+
+KNOWN_NARROW = frozenset({(((128, 128),), 128), (((128, 256),), 256), (((256, 128),), 256)})
+"""The same for products of other elements."""
+
+
+def product_strain(held: int, computes: bool, tensors: int, rung: Rung) -> int:
+    """By how many registers a product of Hopper's own exceeds what is known to fit: `held` by accumulators and other fragments."""
+    if not computes:
+        return held - VOUCHED.stores
+    known = VOUCHED.anew if rung.anew and not rung.lag else VOUCHED.computes
+    return held - known + VOUCHED.tensor * max(0, tensors - 1)
+
+
+def stream_strain(spare: int, held: int) -> int:
+    """The same for a body that streams tiles, which leave `spare` registers to all else; the held tile takes `held` of those."""
+    return VOUCHED.spare + (held + VOUCHED.held if held else 0) - spare
+
+
+@record
+class Load:
+    """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
+    of its accumulators; whether all it multiplies is 16 bits wide; how many tensors its element loops read."""
+
+    need: int
+    there: int
+    threads: int
+    products: tuple[tuple[int, int], ...] = ()
+    narrow: bool = False
+    tensors: int = 0
+
+
+def portable_strain(x: Load, rung: Rung) -> int:
+    """The same for a portable body."""
+    if not x.products:
+        return x.need - x.there * VOUCHED.plain // 100
+    if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN):
+        return 0
+    share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
+    strain = x.need - x.there * share // 100
+    return max(1, strain) if x.products and x.tensors > VOUCHED.tensors and not rung.short else strain

@@ -1,0 +1,231 @@
+"""Chooses among the configurations of bodies that may not fit the registers: by what ptxas says, or by the planner's rules alone.
+
+    settle(first, "auto", again) -> the first attempt itself, where the rules vouch for all of its bodies
+                                 -> the one whose bodies are clean, after as many questions as there were complaints
+
+An attempt is the plans and the text for a choice of rungs (`plan.ladder`). Every body that complains takes its next rung; one that has
+none left goes back to its best.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from tilec import ptxas
+from tilec.diagnostics import Diagnostic, Severity
+from tilec.plan.ladder import LADDERS, Choice
+from tilec.plan.plan import LaunchPlan, Plan, Variant
+from tilec.record import record
+from tilec.version import __version__
+
+MODES = ("auto", "always", "never")
+MOST_ATTEMPTS = 24
+
+Key = tuple[str, str]
+
+
+@record
+class Attempt:
+    """Plans and the text made of them, for the `choice` of rungs."""
+
+    choice: Choice
+    plans: tuple[Plan, ...]
+    cu: str
+
+
+Again = Callable[[Choice], Attempt]
+"""Plans and emits once more, for another choice."""
+
+
+@record
+class _Search:
+    """What is known so far: of each body what its rungs cost, those that go on no further, and what was asked in words."""
+
+    costs: dict[Key, dict[int, int]] = field(default_factory=dict)
+    done: set[Key] = field(default_factory=set)
+    told: dict[Key, list[str]] = field(default_factory=dict)
+
+    def note(self, v: Variant, cost: int, words: str) -> None:
+        """Takes down what a body costs with its rung."""
+        known = self.costs.setdefault((v.ladder, v.symbol), {})
+        if v.rung not in known:
+            self.told.setdefault((v.ladder, v.symbol), []).append(f"{LADDERS[v.ladder][v.rung].name}: {words}")
+        known[v.rung] = cost
+
+    def best(self, key: Key) -> int:
+        """The rung that costs least, the higher one of two."""
+        return min(self.costs[key], key=lambda n: (self.costs[key][n], n))
+
+
+def doubtful(plans: Sequence[Plan]) -> bool:
+    """True when the rules do not vouch for a body."""
+    return any(v.strain > 0 for v in _bodies(plans))
+
+
+def settle(first: Attempt, mode: str, again: Again) -> Attempt:
+    """The attempt to keep, with what was asked and what is left to complain about in its plans."""
+    if os.environ.get("TILEC_PTXAS") == "0":
+        mode = "never"
+    if not doubtful(first.plans) and mode != "always":
+        return first
+    if mode == "never":
+        return _by_rules(first, again, "")
+    archs = _archs(first.plans)
+    answer = _ask(first, archs)
+    if isinstance(answer, ptxas.Silence):
+        return _by_rules(first, again, answer.reason)
+    shortcut = _recalled(first, archs, answer.version, again)
+    return shortcut or _by_answers(first, answer, archs, again)
+
+
+def _bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
+    return (v for p in plans for launch in p.launches for v in launch.variants)
+
+
+def _archs(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """The architectures that the file is for."""
+    return tuple(dict.fromkeys([*(p.target.name for p in plans), *(v.arch for v in _bodies(plans) if v.arch)]))
+
+
+# ---- with ptxas
+
+
+def _ask(attempt: Attempt, archs: Sequence[str]) -> ptxas.Report | ptxas.Silence:
+    """What ptxas says of all bodies of an attempt."""
+    return ptxas.ask(attempt.cu, archs, [v.symbol for v in _bodies(attempt.plans)])
+
+
+def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], again: Again) -> Attempt:
+    """Asks about attempt after attempt until one is clean, or all rungs were tried."""
+    search, now = _Search(), first
+    tried: list[tuple[int, Attempt, Mapping[str, ptxas.Body]]] = []
+    for _ in range(MOST_ATTEMPTS):
+        bad = [v for v in _bodies(now.plans) if not answer.bodies[v.symbol].clean]
+        for v in _bodies(now.plans):
+            body = answer.bodies[v.symbol]
+            search.note(v, body.cost, str(body))
+        tried.append((sum(answer.bodies[v.symbol].cost for v in bad), now, answer.bodies))
+        choice = _lower(now, bad, search)
+        if choice == now.choice:
+            break
+        now = again(choice)
+        found = _ask(now, archs)
+        if isinstance(found, ptxas.Silence):
+            break
+        answer = found
+    _, best, bodies = min(tried, key=lambda t: t[0])
+    if best is not first:
+        rungs = [[ladder, symbol, n] for (ladder, symbol), n in best.choice.items()]
+        told = [[*key, *words] for key, words in search.told.items()]
+        ptxas.keep(_walk_entry(first, archs, answer.version), {"choice": rungs, "told": told})
+    return _finished(best, bodies, search.told, answer.version)
+
+
+def _lower(now: Attempt, bad: Sequence[Variant], search: _Search) -> Choice:
+    """The choice with the next rung for each body that complains; its best one where none is left."""
+    choice = dict(now.choice)
+    for v in bad:
+        key = (v.ladder, v.symbol)
+        if key in search.done:
+            continue
+        if v.below:
+            choice[key] = v.below
+        else:
+            search.done.add(key)
+            choice[key] = search.best(key)
+            _reclaim(v, choice, search)
+    return {k: n for k, n in choice.items() if n}
+
+
+def _reclaim(v: Variant, choice: dict[Key, int], search: _Search) -> None:
+    """A portable body that spills, whatever is tried, gives way to Hopper's own that it stands in for, at its best."""
+    symbol = v.symbol.removesuffix("__general")
+    for key in [k for k, n in choice.items() if v.ladder == "portable" and k[1] == symbol and LADDERS[k[0]][n].portable]:
+        search.done.add(key)
+        choice[key] = search.best(key)
+
+
+def _finished(best: Attempt, bodies: Mapping[str, ptxas.Body], told: Mapping[Key, Sequence[str]], version: str) -> Attempt:
+    """The attempt with what was asked, and a warning for each body that is not clean."""
+    plans = []
+    for p in best.plans:
+        symbols = {v.symbol for v in _bodies([p])}
+        lines = [f"nvcc {version} was asked"]
+        lines += [f"{symbol}  {'; '.join(words)}" for (_, symbol), words in told.items() if symbol in symbols]
+        launches = [replace(g, variants=tuple(_warned(v, g, bodies[v.symbol]) for v in g.variants)) for g in p.launches]
+        plans.append(replace(p, launches=tuple(launches), asked=tuple(lines)))
+    return replace(best, plans=tuple(plans))
+
+
+def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body) -> Variant:
+    if body.clean:
+        return v
+    threads = (v.threads or launch.threads)[0]
+    advice = "a smaller tile holds fewer registers" if threads >= 256 else "a smaller tile, or more threads, take fewer registers each"
+    text = f"the body {v.symbol} is not free of spilled registers or waits: {body}, {body.registers} registers a thread"
+    return replace(v, remarks=(*v.remarks, Diagnostic(Severity.WARNING, "TL0511", text, launch.launch.span, help=advice)))
+
+
+def _walk_entry(first: Attempt, archs: Sequence[str], version: str) -> Path:
+    """Where the outcome lies that this way of asking ends with for the first text."""
+    return ptxas.entry_of(f"{__version__} {LADDERS!r}\n{first.cu}", archs, version)
+
+
+def _recalled(first: Attempt, archs: Sequence[str], version: str, again: Again) -> Attempt | None:
+    """The outcome of the same questions at an earlier time; None where it was never asked or something of it is lost."""
+    known = ptxas.recall(_walk_entry(first, archs, version))
+    try:
+        choice = {(str(ladder), str(symbol)): int(n) for ladder, symbol, n in (known or {})["choice"]}
+        told = {(str(t[0]), str(t[1])): [str(x) for x in t[2:]] for t in (known or {})["told"]}
+        found = again(choice)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+    answer = _ask(found, archs)
+    return None if isinstance(answer, ptxas.Silence) else _finished(found, answer.bodies, told, version)
+
+
+# ---- without
+
+
+def _by_rules(first: Attempt, again: Again, reason: str) -> Attempt:
+    """The first rung of every body that the rules vouch for; where they vouch for none, the one that is least beyond them."""
+    search, now = _Search(), first
+    for _ in range(MOST_ATTEMPTS):
+        choice = dict(now.choice)
+        for v in _bodies(now.plans):
+            key = (v.ladder, v.symbol)
+            search.note(v, max(0, v.strain), "")
+            if v.strain <= 0 or key in search.done:
+                continue
+            if v.below and not LADDERS[v.ladder][v.below].portable:
+                choice[key] = v.below
+            else:
+                search.done.add(key)
+                choice[key] = search.best(key)
+        choice = {k: n for k, n in choice.items() if n}
+        if choice == now.choice:
+            break
+        now = again(choice)
+    return _ruled(now, reason)
+
+
+def _ruled(now: Attempt, reason: str) -> Attempt:
+    """The attempt with what the rules say of its bodies."""
+    plans = []
+    for p in now.plans:
+        far = [v for v in _bodies([p]) if v.strain > 0]
+        fallen = [v for v in _bodies([p]) if v.rung]
+        why = reason or "ptxas is not asked"
+        lines = [f"{why}: rules decide"] + [f"{v.symbol}  {LADDERS[v.ladder][v.rung].name}" for v in fallen]
+        remarks = [
+            Diagnostic(
+                Severity.REMARK, "TL0512", f"{v.symbol} may spill: it is expected to take {v.strain} registers a thread more than is known "
+                f"to fit, and {why}", p.kernel.span, help="--ptxas auto with nvcc on the PATH finds out",
+            )
+            for v in far
+        ]  # fmt: skip
+        plans.append(replace(p, asked=tuple(lines) if far or fallen else (), notes=(*p.notes, *remarks)))
+    return replace(now, plans=tuple(plans))
