@@ -248,6 +248,8 @@ __device__ __forceinline__ bool all_sync(bool v, TILEC_SITE) { return __all_sync
 
 // ---- twins of ../prelude/sync.cuh -------------------------------------------------------------------------------
 __device__ __forceinline__ void block_sync(TILEC_SITE) { tilec_block_barrier(tilec_line); }
+__device__ __forceinline__ void await_launches(TILEC_SITE) { (void)tilec_line; }
+__device__ __forceinline__ void release_launches(TILEC_SITE) { (void)tilec_line; }
 __device__ __forceinline__ void warp_sync(TILEC_SITE) { tilec_warp_barrier(0xffffffffu, tilec_line); }
 __device__ __forceinline__ void grid_sync(unsigned* arrived, TILEC_SITE) {
   tilec_block_barrier(tilec_line);

@@ -4,6 +4,14 @@
 // Waits for every thread of the block.
 __device__ __forceinline__ void block_sync() { __syncthreads(); }
 
+//@ await_launches
+// Waits until the launches in front in the stream have ended and what they wrote is visible.
+__device__ __forceinline__ void await_launches() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+//@ release_launches
+// Lets the next launch that waits by itself begin, once all blocks have come here or ended.
+__device__ __forceinline__ void release_launches() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 //@ warp_sync
 // Waits for every lane of the warp.
 __device__ __forceinline__ void warp_sync() { __syncwarp(); }

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tests.features.kit import check, poison, refused
+from tests.compiling import compile_text
+from tests.features.kit import HEAD, check, poison, refused
 
 SPLIT = """
 @T.prim_func
@@ -145,3 +146,49 @@ def k(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
     done = check(text, {"A": a, "B": poison((256,), np.float32)}, {"B": a.astype(np.float64) * 2})
     assert "__launch_bounds__(128, 3)" in done.cu
     assert "between 1 and 32 blocks" in refused(text.replace("(3)", "(0)")).message
+
+
+PDL = """
+@T.prim_func
+def k(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float32")):
+    with T.Kernel(2, threads=128) as bx:
+        for i in T.Parallel(128):
+            B[bx * 128 + i] = A[bx * 128 + i] + 1.0
+        T.pdl_trigger()
+    with T.Kernel(2, threads=128) as bx:
+        T.pdl_sync()
+        for i in T.Parallel(128):
+            C[bx * 128 + i] = B[255 - bx * 128 - i] * 2.0
+"""
+
+
+def test_a_launch_that_waits_itself_may_begin_early() -> None:
+    a = np.random.default_rng().standard_normal(256).astype(np.float32)
+    values = {"A": a, "B": poison((256,), np.float32), "C": poison((256,), np.float32)}
+    want = {"B": a + 1, "C": (a[::-1] + 1) * 2}
+    done = check(PDL, values, want, arch="sm_90")
+    first, second = done.cu.split('extern "C" __global__')[1:3]
+    assert "release_launches();" in first and "await_launches();" not in first
+    assert "await_launches();" in second and "release_launches();" not in second
+    assert done.cu.count("cudaLaunchAttributeProgrammaticStreamSerialization") == 1 and '"overlaps": true' in done.cu
+    older = check(PDL, values, want).cu
+    assert "await_launches" not in older and "Programmatic" not in older
+
+
+def test_products_of_warp_groups_begin_in_stream_order() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((256, 256), "float16"), B: T.Tensor((256, 256), "float16"), C: T.Tensor((256, 256), "float16")):
+    with T.Kernel(2, 2, threads=128) as (bx, by):
+        a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 128), "float16")
+        c = T.alloc_fragment((128, 128), "float32")
+        T.pdl_sync()
+        T.clear(c)
+        for k in T.Pipelined(4, num_stages=2):
+            T.copy(A[by * 128, k * 64], a)
+            T.copy(B[k * 64, bx * 128], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * 128, bx * 128])
+"""
+    done = compile_text(HEAD + text, arch="sm_90a")
+    assert "wgmma" in done.cu and "Programmatic" not in done.cu

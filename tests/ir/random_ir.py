@@ -250,7 +250,7 @@ def kernels(draw, known=False):
         panel = draw(st.sampled_from([0, 8]))
         sizes, order = draw(st.sampled_from([None, (128, 1, 1)])), "column" if panel else "row"
         cluster = draw(st.sampled_from([(1, 1, 1), (2, 1, 1)]))
-        launches.append(Launch(blocks, grid, sizes, threads, body, panel, order, cluster=cluster, min_blocks=draw(st.sampled_from([0, 2]))))
+        launches.append(Launch(blocks, grid, sizes, threads, body, panel, order, cluster=cluster, min_blocks=draw(st.sampled_from([0, 2])), waits=draw(st.booleans())))
     texts = st.text(LETTERS, max_size=6)
     return Kernel(
         "k", (a, scalar, b, size), (m, n), tuple(launches), draw(st.sampled_from([(), ("A",), ("A", "B")])),

@@ -134,7 +134,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     if variant.hopper and mentions(body, "warp_group"):
         spell.need("warp_group_index")
         lines.append("const int warp_group = warp_group_index();")
-    lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body)
+    lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
@@ -142,6 +142,14 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         least=launch.launch.min_blocks if variant.bound else 0,
     )  # fmt: skip
     return indent(text)
+
+
+def _order_lines(spell: Spelling, launch: LaunchPlan) -> list[str]:
+    """What makes a launch wait for those in front of it, and lets the next one begin."""
+    names = [n for n, wanted in (("await_launches", launch.overlaps), ("release_launches", launch.releases)) if wanted]
+    for name in names:
+        spell.need(name)
+    return [f"{name}();" for name in names]
 
 
 def _parameter_names(names: Mapping[Param, str], kept: AbstractSet[str]) -> dict[Param, str]:

@@ -103,6 +103,7 @@ class Grid:
     shared_bytes: str
     raises_shared_limit: bool
     cooperative: bool = False
+    overlaps: bool = False
     special: tuple[Special, ...] = ()
 
     @property
@@ -256,6 +257,7 @@ def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | N
         shared_bytes=str(shared.pop()) if len(shared) == 1 else "shared_bytes",
         raises_shared_limit=any(c.shared_bytes > PLAIN_SHARED_BYTES for c in choices),
         cooperative=grid.cooperative,
+        overlaps=grid.overlaps,
         special=tuple(_special(v, writer, names) for v in grid.variants if _comes_first(v)),
     )
 

@@ -96,6 +96,7 @@ def _param(plan: Plan, p: Param) -> Json:
 
 def _launch(plan: Plan, grid: LaunchPlan, args: Sequence[str]) -> Json:
     out: Json = {"variants": [_variant(plan, grid, v, args) for v in grid.variants]}
+    out |= {"overlaps": True} if grid.overlaps else {}
     return {**out, "cooperative": True} if grid.cooperative else out
 
 

@@ -141,6 +141,7 @@ def record_launch(
     whole = meet_around_peers(settle(b, apply_orders(b, with_early(body_))))
     b.orders, b.reducers = {}, {}
     launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster, state.min_blocks)
+    launch = replace(launch, waits=state.waits, releases=state.releases)
     if counts is None and (hand or uses_threads(launch)):
         launch = replace(launch, threads=DEFAULT_THREADS)
     m.launches.append(separate(launch) if hand else launch)

@@ -21,7 +21,8 @@ class Launch:
     `block_vars` and `grid` have 1 to 3 entries (x, y, z). `threads` is the author's count along x, y, z, or None when the
     plan may choose. `panel` is the author's T.use_swizzle panel size, 0 for none; `panel_order` is row or column. `cluster` blocks
     along x, y, z run at once and may reach into each other's shared memory. `min_blocks` of them should fit one multiprocessor; 0
-    leaves that to CUDA's compiler.
+    leaves that to CUDA's compiler. A launch that `waits` may begin while those in front of it end, and waits for them itself; one that
+    `releases` lets the next such launch begin before its own end.
     """
 
     block_vars: tuple[Var, ...]
@@ -34,6 +35,8 @@ class Launch:
     span: Span = NOWHERE
     cluster: tuple[int, int, int] = (1, 1, 1)
     min_blocks: int = 0
+    waits: bool = False
+    releases: bool = False
 
 
 @record

@@ -423,7 +423,8 @@ class _Statements(Reader):
         panel, order = (self.number(), self.take("name")) if self.accept("panel") else (0, "row")
         cluster = self._counts() if self.accept("cluster") else (1, 1, 1)
         least = self.number() if self.accept("fitting") else 0
-        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span, cluster, least)
+        waits, releases = self.accept("waits"), self.accept("releases")
+        return Launch(block_vars, grid, sizes, thread_vars, self.inside(), panel, order, span, cluster, least, waits, releases)
 
     def _counts(self) -> tuple[int, int, int]:
         counts = self.several(self.number, "(", ")")

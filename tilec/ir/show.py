@@ -251,6 +251,8 @@ def _launch(launch: Launch, names: Names) -> list[str]:
         text += f" cluster {launch.cluster}"
     if launch.min_blocks:
         text += f" fitting {launch.min_blocks}"
+    text += " waits" if launch.waits else ""
+    text += " releases" if launch.releases else ""
     return [text + ":", *_body(launch.body, names, "    ")]
 
 

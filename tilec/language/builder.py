@@ -33,6 +33,8 @@ class LaunchState:
     listed: Buffer | None = None  # the barriers of T.create_list_of_mbarrier
     groups: list[Expr] = field(default_factory=list)  # the conditions of T.ws
     grid: tuple[Expr, ...] = ()
+    waits: bool = False  # T.pdl_sync
+    releases: bool = False  # T.pdl_trigger
 
 
 @dataclass(slots=True)

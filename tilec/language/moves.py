@@ -61,11 +61,14 @@ def ptx_wait_group(b: Builder, num: Any = 0) -> None:
 
 
 def pdl_sync(b: Builder) -> None:
-    """Waits for the kernel in front; launches follow each other in stream order."""
+    """The launch may begin while those in front of it in the stream end, and waits for them at its beginning (sm_90). Hopper's own
+    bodies of products and attention begin in stream order."""
+    in_kernel(b, "pdl_sync").waits = True
 
 
 def pdl_trigger(b: Builder) -> None:
-    """Lets the next kernel start early; launches follow each other in stream order."""
+    """The next launch in the stream may begin, if it has T.pdl_sync, once all blocks of this one have (sm_90)."""
+    in_kernel(b, "pdl_trigger").releases = True
 
 
 def transpose(b: Builder, src: Any, dst: Any) -> None:
@@ -269,8 +272,8 @@ ENTRIES: tuple[Entry, ...] = (
     + works(ptx_cp_async)
     + ignored(ptx_commit_group)
     + ignored(ptx_wait_group)
-    + ignored(pdl_sync)
-    + ignored(pdl_trigger)
+    + works(pdl_sync)
+    + works(pdl_trigger)
     + works(transpose)
     + works(dp4a)
     + works(im2col, "c2d_im2col")

@@ -564,6 +564,8 @@ class LaunchPlan:
     variants: tuple[Variant, ...]
     panel: int = 0  # blocks are renumbered in panels of this many rows; 0: as the hardware counts
     cooperative: bool = False  # blocks wait for each other
+    overlaps: bool = False  # it may begin before the launches in front of it have ended: its bodies wait for them
+    releases: bool = False  # the next one that overlaps may begin before this one has ended
 
 
 @record

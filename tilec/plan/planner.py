@@ -160,7 +160,10 @@ def _plan_launch(
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
     panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
     together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
-    return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together)
+    early = launch.waits and options.target.number >= 90 and not together
+    early = early and all(v.hopper or not v.tensor_maps for v in variants)  # Hopper's own bodies begin in stream order
+    releases = launch.releases and options.target.number >= 90
+    return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together, early, releases)
 
 
 def _halved(room: _Room, symbol: str) -> Launch | None:

@@ -37,11 +37,12 @@ class Checked:
 
 @record
 class Chosen:
-    """A variant of one launch and its grid, and whether its blocks wait for each other."""
+    """A variant of one launch and its grid, whether its blocks wait for each other, and whether it waits for the launches in front."""
 
     variant: Json
     grid: tuple[int, int, int]
     cooperative: bool
+    overlaps: bool = False
 
 
 def check(entry: Json, views: Mapping[str, View], integers: Mapping[str, int], allocated: Sequence[str]) -> Checked:
@@ -137,7 +138,7 @@ def choose(entry: Json, env: Mapping[str, int], capability: int) -> list[Chosen]
             if not 0 <= size <= limit:
                 raise ArgumentError(f"{entry['symbol']} would have {size} blocks along {axis}; 0 to {limit} are possible")
         if all(sizes):
-            found.append(Chosen(variant, (sizes[0], sizes[1], sizes[2]), bool(launch.get("cooperative"))))
+            found.append(Chosen(variant, (sizes[0], sizes[1], sizes[2]), bool(launch.get("cooperative")), bool(launch.get("overlaps"))))
     return found
 
 

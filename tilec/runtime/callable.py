@@ -235,6 +235,7 @@ class Kernel:
         return Launch(
             v["symbol"], self._function(device, v["symbol"], int(v["shared_bytes"])), chosen.grid, (x, y, z), int(v["shared_bytes"]),
             tuple(slots[n] for n in v["args"] if n not in maps), tuple((m, slots[m["param"]]) for m in maps.values()), chosen.cooperative,
+            chosen.overlaps,
         )  # fmt: skip
 
     # ---- from a plan to the GPU

@@ -36,7 +36,8 @@ class Output:
 class Launch:
     """One grid of one function. `slots` are the arguments after the tensor maps; `maps` describe those by manifest entry and slot.
 
-    The blocks of a `cooperative` one wait for each other, so all of them must fit on the device at once.
+    The blocks of a `cooperative` one wait for each other, so all of them must fit on the device at once. One that `overlaps` waits
+    for the launches in front of it itself, so that it may begin early.
     """
 
     symbol: str
@@ -47,6 +48,7 @@ class Launch:
     slots: tuple[int, ...]
     maps: tuple[tuple[Mapping[str, Any], int], ...] = ()
     cooperative: bool = False
+    overlaps: bool = False
 
 
 class _Attribute(ctypes.Structure):
@@ -64,7 +66,7 @@ class _Config(ctypes.Structure):
     )  # fmt: skip
 
 
-_COOPERATIVE = 2
+_COOPERATIVE, _EARLY = 2, 6
 
 
 class Frame:
@@ -89,8 +91,8 @@ class Frame:
             addresses = [base + o for o in (*offsets, *(8 * s for s in launch.slots))]
             self.map_offsets.append(offsets)
             config = _Config(launch.grid, launch.block, launch.shared_bytes)
-            if launch.cooperative:
-                config.attributes = ctypes.pointer(_Attribute(_COOPERATIVE, 0, (1,)))
+            if launch.cooperative or launch.overlaps:
+                config.attributes = ctypes.pointer(_Attribute(_COOPERATIVE if launch.cooperative else _EARLY, 0, (1,)))
                 config.attribute_count = 1
             self.configs.append(config)
             pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
