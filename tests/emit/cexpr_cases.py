@@ -19,7 +19,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.rounding import round_float
 from tilec.analysis.simplify import simplify
 from tilec.emit import prelude
-from tilec.emit.cexpr import CWriter, ctype
+from tilec.emit.cexpr import PRIMARY, CWriter, ctype
 from tilec.ir.dtypes import (
     ALL,
     BFLOAT16,
@@ -91,7 +91,7 @@ class Case:
     text: str = ""
 
     def __post_init__(self) -> None:
-        writer = CWriter(lambda v: f"{v.name}[i]", lambda load: f"{load.buffer.name}[i]", self.needed.add, self.facts)
+        writer = CWriter(lambda v: f"{v.name}[i]", lambda load: (f"{load.buffer.name}[i]", PRIMARY), self.needed.add, self.facts)
         self.text = writer.expr(self.expr)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilec.analysis.facts import Facts
-from tilec.emit.cexpr import CWriter
+from tilec.emit.cexpr import PRIMARY, CWriter
 from tilec.ir.dtypes import BFLOAT16, BOOL, FLOAT8_E4M3, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var, VarKind, const_int
 
@@ -35,7 +35,7 @@ def load(name: str, dtype: DType) -> Load:
 
 def writer(needed: set[str] | None = None, fast_math: bool = False) -> CWriter:
     found = set() if needed is None else needed
-    return CWriter(lambda v: v.name, lambda a: f"{a.buffer.name}[i]", found.add, FACTS, fast_math)
+    return CWriter(lambda v: v.name, lambda a: (f"{a.buffer.name}[i]", PRIMARY), found.add, FACTS, fast_math)
 
 
 f, h, d, q = load("f", FLOAT32), load("h", FLOAT16), load("d", FLOAT64), load("q", FLOAT8_E4M3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.emit.cexpr_cases import FAMILIES, device_text
-from tilec.emit.cexpr import CWriter, ctype
+from tilec.emit.cexpr import PRIMARY, CWriter, ctype
 from tilec.emit.prelude import parse, select
 from tilec.ir.dtypes import ALL, BOOL, INT32, UINT32, DType
 from tilec.ir.expr import (
@@ -126,7 +126,7 @@ def expressions(d: DType) -> Iterator[Expr]:
 @pytest.mark.parametrize("fast_math", [False, True], ids=["ieee", "fast"])
 def test_every_operation_compiles_for_the_gpu(nvrtc: Callable[[str, int], str], fast_math: bool) -> None:
     needed: set[str] = {ctype(d) for d in ALL if ctype(d).endswith("_t")}
-    w = CWriter(lambda v: v.name, lambda a: f"{a.buffer.name}[i]", needed.add, fast_math=fast_math)
+    w = CWriter(lambda v: v.name, lambda a: (f"{a.buffer.name}[i]", PRIMARY), needed.add, fast_math=fast_math)
     kernels = []
     for n, d in enumerate(ALL):
         body = "\n".join(f"  {{ {ctype(e.dtype)} r = {w.expr(e)}; *({ctype(e.dtype)}*)(out + at++ * 8) = r; }}" for e in expressions(d))

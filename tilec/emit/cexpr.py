@@ -10,6 +10,7 @@ compute in float and are rounded after every operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 
 from tilec.record import record
@@ -43,16 +44,18 @@ _MAX_POWER = 8
 
 @record
 class CWriter:
-    """Writes expressions. `names` spells variables, `load` memory reads (a primary expression of the element's C type),
+    """Writes expressions. `names` spells variables, `load` memory reads (of the element's C type, with their precedence),
     `need` receives the prelude entries used, `facts` decide where plain operators are safe, `fast_math` allows
-    approximate functions, `place` spells an element whose address is taken."""
+    approximate functions, `place` spells an element whose address is taken, `under` is the scope of what is read only where a
+    condition holds."""
 
     names: Callable[[Var], str]
-    load: Callable[[Load], str]
+    load: Callable[[Load], Text]
     need: Callable[[str], None]
     facts: Facts = field(default_factory=Facts)
     fast_math: bool = False
     place: Callable[[Load], str] = str
+    under: Callable[[Expr], AbstractContextManager[None]] = field(default=lambda cond: nullcontext())
 
     def expr(self, e: Expr) -> str:
         """`e` as C text of type `ctype(e.dtype)`, or of a type that converts to it without a change of value."""
@@ -115,9 +118,9 @@ class CWriter:
             case Var():
                 return self.names(e), PRIMARY
             case Load():
-                return self.load(e), PRIMARY
+                return self.load(e)
             case Select(c, a, b):
-                return self._ternary(c, self._text(a), self._text(b))
+                return self._ternary(c, a, b, self._text)
             case Compare():
                 return self._compare(e)
             case Logical(op, a, b):
@@ -159,8 +162,10 @@ class CWriter:
         self.need(entry or function.partition("<")[0])
         return self._call(function, *args)
 
-    def _ternary(self, cond: Expr, a: Text, b: Text) -> Text:
-        return f"{_fit(self._text(cond), OR)} ? {_fit(a, OR)} : {_fit(b, TERNARY)}", TERNARY
+    def _ternary(self, cond: Expr, a: Expr, b: Expr, text: Callable[[Expr], Text]) -> Text:
+        with self.under(cond):
+            chosen = _fit(text(a), OR)
+        return f"{_fit(self._text(cond), OR)} ? {chosen} : {_fit(text(b), TERNARY)}", TERNARY
 
     def _compare(self, e: Compare) -> Text:
         sign, level = _COMPARE[e.op]
@@ -242,7 +247,7 @@ class CWriter:
             case Call(name) if name in cmath.EXACT and not rounds:
                 return self._float_operation(e)
             case Select(c, a, b):
-                return self._ternary(c, self._as_float(a), self._as_float(b))
+                return self._ternary(c, a, b, self._as_float)
             case Cast(a) if a.dtype in NARROW and (a.dtype.bits == 8 < e.dtype.bits):
                 return self._as_float(a)
             case _:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tilec.analysis.facts import Facts
 from tilec.analysis.simplify import simplify
 from tilec.diagnostics import Span
-from tilec.emit.cexpr import CWriter
+from tilec.emit.cexpr import PRIMARY, TERNARY, CWriter, Text
 from tilec.emit.cliteral import ctype
 from tilec.emit.names import Names
 from tilec.ir.dtypes import INT32, DType
@@ -108,22 +108,22 @@ class Spelling:
     def writer(self, facts: Facts) -> CWriter:
         """A writer of expressions under `facts`."""
         at = lambda e: self.place(e.buffer, e.indices, facts)  # noqa: E731
-        return CWriter(self.var, lambda e: self.load(e, facts), self.need, facts, self.fast_math, at)
+        under = lambda c: self.having(conjuncts(c))  # noqa: E731
+        return CWriter(self.var, lambda e: self.load(e, facts), self.need, facts, self.fast_math, at, under)
 
     def expr(self, e: Expr, facts: Facts) -> str:
         """An expression, simplified where that keeps its meaning."""
         return self.writer(facts).expr(simplify(e, facts) if e.dtype.is_int or e.dtype.bits == 1 else e)
 
-    def load(self, e: Load, facts: Facts) -> str:
+    def load(self, e: Load, facts: Facts) -> Text:
         """The value of an element, the safe value where it is out of range."""
         key = (e.buffer, e.indices)
         if key in self.vectors:
-            return self.vectors[key]
+            return self.vectors[key], PRIMARY
         place = self.place(e.buffer, e.indices, facts)
         if checks := self.checks(e.buffer, e.indices):
-            test = self.tests(checks, facts)
-            return f"({test} ? {place} : {self.safe(e.buffer, facts)})"
-        return place
+            return f"{self.tests(checks, facts)} ? {place} : {self.safe(e.buffer, facts)}", TERNARY
+        return place, PRIMARY
 
     def safe(self, b: Buffer, facts: Facts) -> str:
         """What a read out of range gives, as a value of the element's C type."""
