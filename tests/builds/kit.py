@@ -26,7 +26,8 @@ class Tools:
         for file in self.home.rglob("*"):
             os.utime(file, (past, past))
         self.command = room / "tilec"
-        self.command.write_text(f"#!/bin/sh\nPYTHONDONTWRITEBYTECODE=1 PYTHONPATH='{self.home}' exec '{sys.executable}' -P -m tilec \"$@\"\n")
+        lines = ["#!/bin/sh", f"export PYTHONPATH='{self.home}' PYTHONPYCACHEPREFIX='{room / 'bytecode'}'", f"exec '{sys.executable}' -P -m tilec \"$@\""]
+        self.command.write_text("\n".join(lines) + "\n")
         self.command.chmod(0o755)
 
 
