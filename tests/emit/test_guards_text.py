@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.compiling import compile_text
+from tilec.emit.render import indent
 
 KERNEL = """import tilelang.language as T
 N = T.dynamic("N")
@@ -37,3 +38,15 @@ def test_what_the_author_tests_is_not_tested_again() -> None:
     assert f"{TEST} ? to_float(X[b * 128 + i]) : -1.0f" in text, text
     other = body("T.if_then_else(b * 128 + i < N - 1, X[b * 128 + i], X[b * 128 + i])")
     assert f"{TEST} ? X[b * 128 + i] : to_half(0.0f)" in other, other
+
+
+def test_the_one_body_that_there_is_needs_no_choice() -> None:
+    cu = compile_text(KERNEL.format(value="0.0").replace('N = T.dynamic("N")', "N = 4096")).cu
+    launcher = cu[cu.index("k_launch(") :]
+    assert "if (!(aligned(Y, 16))) return cudaErrorMisalignedAddress;" in launcher and "nullptr" not in launcher, launcher
+
+
+def test_lines_inside_of_parentheses_are_indented_twice_more() -> None:
+    assert indent("f(a,\nb);\nif (x) {\ng(\nc\n);\nh([&] {\ni;\n});\n}") == (
+        "f(a,\n    b);\nif (x) {\n  g(\n      c\n  );\n  h([&] {\n    i;\n  });\n}"
+    )

@@ -43,11 +43,13 @@ def render(template: str, /, **context: object) -> str:
 
 
 def indent(text: str, depth: int = 0, step: str = "  ") -> str:
-    """Text with every line indented by the braces open around it; preprocessor lines stay at the margin.
+    """Text with every line indented by the braces open around it, and twice more inside of parentheses; preprocessor lines stay at the
+    margin.
 
     Empty lines at the start of a block are dropped.
     """
     out: list[str] = []
+    brackets: list[str] = []  # those that are open
     for raw in text.split("\n"):
         line = raw.strip()
         if not line:
@@ -58,6 +60,12 @@ def indent(text: str, depth: int = 0, step: str = "  ") -> str:
         closing = len(code) - len(code.lstrip("})"))
         lead = code[:closing].count("}")
         here = max(0, depth - lead)
-        out.append(line if line.startswith("#") else step * here + line)
+        continued = 2 if brackets[-1:] == ["("] and code[:1] != ")" else 0
+        out.append(line if line.startswith("#") else step * (here + continued) + line)
         depth += code.count("{") - code.count("}")
+        for c in code:
+            if c in "({":
+                brackets.append(c)
+            elif c in ")}" and brackets:
+                brackets.pop()
     return "\n".join(out)
