@@ -8,7 +8,7 @@ import pytest
 from tests.compiling import compile_text, run_reference
 from tests.toolchain import needs_gxx
 from tilec import emulator
-from tilec.plan.hand_plan import PBulkCopy
+from tilec.plan.by_hand.plan import PBulkCopy
 from tilec.plan.walk import walk_plan
 
 KERNELS: dict[str, tuple[str, dict[str, tuple[tuple[int, ...], str]]]] = {

@@ -37,7 +37,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,

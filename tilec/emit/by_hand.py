@@ -17,9 +17,9 @@ from tilec.ir.dtypes import FLOAT16, FLOAT32, INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr
 from tilec.ir.tile import Region
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.by_hand import span_of
-from tilec.plan.hand_products import row_of
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.tiles import span_of
+from tilec.plan.by_hand.products import row_of
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import PGemm
 from tilec.record import record

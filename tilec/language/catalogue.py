@@ -24,7 +24,6 @@ from tilec.language import (
     hopper,
     host,
     ieee,
-    later,
     launch,
     layouts,
     loops,
@@ -41,6 +40,7 @@ from tilec.language import (
     tensors,
     threads,
     tirx,
+    unsupported,
     vectors,
     warp,
 )  # fmt: skip
@@ -68,7 +68,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Hopper by hand": hopper.ENTRIES,
     "Random numbers": random.ENTRIES,
     "TVM's names": tirx.ENTRIES,
-    "Not compiled": later.ENTRIES + later.TYPES,
+    "Not compiled": unsupported.ENTRIES + unsupported.TYPES,
 }
 """Title of each family and its names, in the order of the documentation."""
 
@@ -126,8 +126,8 @@ def modules() -> Mapping[str, Namespace]:
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
-    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS + later.LAYOUTS}
-    emitters = {e.name: e.primitive() for e in later.EMITTERS}
+    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS + unsupported.LAYOUTS}
+    emitters = {e.name: e.primitive() for e in unsupported.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
     hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}
     hints |= {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
@@ -206,7 +206,7 @@ def _language() -> dict[str, Any]:
     members: dict[str, Any] = {entry.name: entry.primitive() for _, entry in reversed(tuple(entries()))}
     members |= {name: lookup(name) for name in DTYPE_NAMES} | {"ptr": HANDLE, "handle": HANDLE}
     members |= VECTORS
-    members |= {e.name: e.primitive() for e in (*later.VECTOR_TYPES, *later.EMITTERS)}
+    members |= {e.name: e.primitive() for e in (*unsupported.VECTOR_TYPES, *unsupported.EMITTERS)}
     members |= {"boolean": members["bool"], "void": HANDLE, "Ptr": HANDLE}
     members |= {name: Marker(name) for name in MARKERS} | {name: Marker("annotation") for name in ANNOTATIONS}
     members["GemmWarpPolicy"] = Namespace("tilelang.language.GemmWarpPolicy", gemm.POLICIES)

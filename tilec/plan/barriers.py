@@ -15,7 +15,7 @@ from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
 from tilec.layout.fragment import FragmentLayout
-from tilec.plan.hand_plan import PBulkCopy, PMbarrier, PSend
+from tilec.plan.by_hand.plan import PBulkCopy, PMbarrier, PSend
 from tilec.plan.plan import (
     AsyncCopy,
     FillRegisters,

@@ -22,11 +22,11 @@ from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt
 from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
 from tilec.plan.access import constant_register, copies_guard, register_index
-from tilec.plan.alone import rereads, written_registers
+from tilec.plan.sequential import rereads, written_registers
 from tilec.plan.domains import add, domain_fits, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
-from tilec.plan.hand_products import choose_by_hand, misplaced
+from tilec.plan.by_hand.products import choose_by_hand, misplaced
 from tilec.plan.instructions import choose
 from tilec.plan.plan import THREAD
 from tilec.plan.policies import policies

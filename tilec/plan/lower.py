@@ -35,7 +35,7 @@ from tilec.plan.access import (
     register_index,
     shared_width,
 )  # fmt: skip
-from tilec.plan.alone import rereads
+from tilec.plan.sequential import rereads
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, same
 from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
 from tilec.plan.fetches import prefetches, spread_fetches
@@ -151,7 +151,7 @@ class Lowering:
         return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span, marks=s.marks, rolled=self.at.rolled)
 
     def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
-        """What only kernels with barriers of their own have (see `hand_lower`)."""
+        """What only kernels with barriers of their own have (see `plan.by_hand.lower`)."""
         raise AssertionError(f"{type(s).__name__} in a kernel without barriers")
 
     def scalar(self, s: Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue, facts: Facts, uniform: bool) -> PStmt:

@@ -24,14 +24,14 @@ from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
 from tilec.plan.background import in_background
 from tilec.plan.barriers import place_barriers
-from tilec.plan.by_hand import hand_layouts
-from tilec.plan.arrivals import arrive_each
-from tilec.plan.by_hand_checks import check_by_hand
+from tilec.plan.by_hand.tiles import hand_layouts
+from tilec.plan.by_hand.arrivals import arrive_each
+from tilec.plan.by_hand.checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.domains import static
 from tilec.plan.free_threads import free_threads
-from tilec.plan.hand_lower import Hand, HandLowering, with_barriers
+from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
 from tilec.plan.hopper.gemm import plan_gemm
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
@@ -50,7 +50,7 @@ from tilec.plan.shared import ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
-from tilec.plan.work import count_bytes, count_flop
+from tilec.plan.cost import count_bytes, count_flop
 from tilec.plan.workspace import place_workspace
 from tilec.plan.writers import writers
 from tilec.targets import Target

@@ -14,7 +14,7 @@ from tilec.plan.access import row_strides
 from tilec.plan.domains import cast
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import Variant
-from tilec.plan.reach import ELEMENT_TYPES
+from tilec.plan.copy_engine import ELEMENT_TYPES
 
 RESERVED = frozenset(
     "full empty warp_group tiles tiles_x tiles_y tile stage phase steps step previous lag a b a_tiles b_tiles part column staged row r j s "

@@ -49,7 +49,7 @@ from tilec.plan.plan import (
     SharedTile,
     Variant,
 )  # fmt: skip
-from tilec.plan.reach import span_swizzle, unreachable
+from tilec.plan.copy_engine import span_swizzle, unreachable
 from tilec.record import record
 
 

@@ -24,7 +24,7 @@ from tilec.plan.hopper.plan import Staging, TensorMap
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat
 from tilec.plan.plan import BulkAdd, BulkStore, PStmt
-from tilec.plan.reach import unreachable
+from tilec.plan.copy_engine import unreachable
 
 
 class RowLowering(Lowering):

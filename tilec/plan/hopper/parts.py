@@ -38,7 +38,7 @@ from tilec.plan.plan import (
     Variant,
     WarpSpecialized,
 )  # fmt: skip
-from tilec.plan.reach import span_swizzle, unreachable
+from tilec.plan.copy_engine import span_swizzle, unreachable
 from tilec.record import record
 from tilec.targets import Target
 

@@ -1,4 +1,4 @@
-"""Planned statements of a kernel whose author orders its work by barriers. Data only; `hand_lower` makes them.
+"""Planned statements of a kernel whose author orders its work by barriers. Data only; `lower` makes them.
 
     T.tma_copy(A[by * 128, k * 64], A_s, barrier=full)   ->  PBulkCopy(map of A, A_s, one box, 16384 bytes, full, 0)
 """

@@ -1,6 +1,6 @@
 """Tiles and copies of a kernel written for Hopper by hand: tiles as the copy engine lays them, and its boxes.
 
-The author has said who does what and who waits for whom. Left are the instruction of each product (`hand_products`), the place of
+The author has said who does what and who waits for whom. Left are the instruction of each product (`products`), the place of
 each element in shared memory, and how a region goes through the copy engine:
 
     T.tma_copy(A[by * 128, k * 64], A_s)   ->  one box of 64 x 128 halves, rows of 128 bytes, swizzled over 128 bytes
@@ -22,10 +22,10 @@ from tilec.ir.visit import buffers_of, storage, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout, dense
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.hand_products import row_of
-from tilec.plan.hand_plan import BulkBox
+from tilec.plan.by_hand.products import row_of
+from tilec.plan.by_hand.plan import BulkBox
 from tilec.plan.hopper.plan import TensorMap
-from tilec.plan.reach import span_swizzle, unreachable
+from tilec.plan.copy_engine import span_swizzle, unreachable
 
 MOST_BOX = 256
 """Elements of a box along each dimension."""

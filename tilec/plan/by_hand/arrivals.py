@@ -19,7 +19,7 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Logical
 from tilec.ir.tile import Break, BulkCopy, Continue, If, Mbarrier, Seq, Stmt, While
 from tilec.ir.visit import map_stmt, storage, walk_expr, walk_stmt
-from tilec.plan.by_hand_checks import by_thread, walk_takers
+from tilec.plan.by_hand.checks import by_thread, walk_takers
 from tilec.record import record
 
 MOST_ARRIVALS = (1 << 20) - 1

@@ -17,10 +17,10 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
 from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Parallel, Region, Stmt
 from tilec.ir.visit import stmt_children, stmt_exprs, storage, walk_stmt
-from tilec.plan.by_hand import bulk_boxes, operand_fits
+from tilec.plan.by_hand.tiles import bulk_boxes, operand_fits
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import add, static
-from tilec.plan.hand_plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
@@ -35,7 +35,7 @@ class Hand:
     teams: Teams
     hopper: bool
     counts_bytes: bool  # whether the barriers of the target do
-    settled: Mapping[int, frozenset[Buffer]]  # see `by_hand_checks.check_by_hand`
+    settled: Mapping[int, frozenset[Buffer]]  # see `checks.check_by_hand`
 
 
 @dataclass(slots=True)
