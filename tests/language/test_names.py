@@ -8,8 +8,7 @@ from tests.language.kit import fault, kernel_builder
 from tilec.ir.dtypes import DType
 from tilec.language.bind import State
 from tilec.language.catalogue import entries, modules
-from tilec.language.unsupported import EMITTERS, TYPES, VECTOR_TYPES
-from tilec.language.sparse import LAYOUTS
+from tilec.language.unsupported import EMITTERS, LAYOUTS, TYPES, VECTOR_TYPES
 from tilec.language.values import Marker, Namespace, Primitive
 
 USED = """

@@ -29,6 +29,7 @@ from tilec.language import (
     loops,
     machine,
     mathfns,
+    metadata,
     moves,
     pointers,
     random,
@@ -126,7 +127,7 @@ def modules() -> Mapping[str, Namespace]:
     language = _language()
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
-    layout |= {e.name: e.primitive() for e in sparse.LAYOUTS + unsupported.LAYOUTS}
+    layout |= {e.name: e.primitive() for e in metadata.LAYOUTS + unsupported.LAYOUTS}
     emitters = {e.name: e.primitive() for e in unsupported.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
     hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}

@@ -91,8 +91,3 @@ def get_e_replicate_factor(b: Builder, a_dtype: Any) -> int:
 
 FACTORS: tuple[Entry, ...] = works(get_e_factor, host=True) + works(get_e_replicate_factor, host=True)
 """Members of tilelang.cuda.intrinsics.sparse_layout."""
-
-LAYOUTS: tuple[Entry, ...] = refused(
-    "leave the layout out: metadata lie in the order of the rows", "make_cutlass_metadata_layout", "make_metadata_layout"
-)
-"""Names of tilelang.layout that order metadata for an instruction."""
