@@ -48,3 +48,20 @@ def test_a_kernel_without_tiles() -> None:
 ])  # fmt: skip
 def test_bank_conflicts(layout: SharedLayout, conflicts: int | None) -> None:
     assert ldmatrix_conflicts(layout) == conflicts
+
+
+def test_copies_are_told_as_copies_and_no_products_as_nothing() -> None:
+    source = """import tilelang.language as T
+N = T.dynamic("N")
+@T.prim_func
+def k(X: T.Tensor((N,), "float32"), Y: T.Tensor((N,), "float32")):
+    with T.Kernel(T.ceildiv(N, 128), threads=32) as b:
+        s = T.alloc_shared((130,), "float32")
+        T.copy(X[b * 128 - 1], s)
+        for i in T.Parallel(128):
+            Y[b * 128 + i] = s[i] + s[i + 2]
+"""
+    compiled = compile_text(source)
+    text = explain_text(compiled.plans[0])
+    assert "copy X -> s  by running number" in text and "loop (i) writes Y" in text, text
+    assert "FLOP" not in text and "4 * N + 4 * N bytes at least" in text and '"flop": "0"' in compiled.cu, text

@@ -16,7 +16,7 @@ from tilec.emit.banner import extents, kilobytes, roles, short
 from tilec.emit.hosteval import HostExprError, evaluate
 from tilec.emit.hostexpr import manifest_text
 from tilec.emit.names import printable
-from tilec.ir.expr import Buffer, Const, Expr, Scope
+from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope
 from tilec.ir.show import show
 from tilec.ir.tile import Alloc, Atomic, Evaluate, Let, Print, Store, Trap
 from tilec.ir.visit import storage
@@ -232,7 +232,7 @@ def _simple(s: PStmt) -> Iterator[str]:
             guard = "no guard" if s.valid is None else f"zeros unless {_short(s.valid)}"
             yield f"copy {s.src.name} -> {s.dst.name}  cp.async of {size} bytes, {_short(s.how.rounds)} a thread; {guard}"
         case BulkStore():
-            chunks = f"{s.staging.buffers} chunks of 64x{s.staging.columns} a warp group"
+            chunks = f"{_count(s.staging.buffers, 'chunk')} of 64x{s.staging.columns} a warp group"
             yield f"copy {s.src.name} -> {s.map.tensor.name}  through {s.staging.tile.name} and the copy engine, {chunks}"
         case BulkAdd():
             yield f"add {s.src.name} to {s.map.tensor.name}  through {s.staging.tile.name} and the copy engine"
@@ -311,11 +311,16 @@ def _leaf(leaf: object) -> str:
 
 
 def _tile_loop(s: TileLoop) -> str:
-    stores = dict.fromkeys(leaf.buffer.name for leaf in _leaves(s.body) if isinstance(leaf, Store | Atomic))
+    leaves = list(_leaves(s.body))
+    stores = dict.fromkeys(leaf.buffer.name for leaf in leaves if isinstance(leaf, Store | Atomic))
     spread = "as the registers lie" if isinstance(s.how, FragmentLayout) else f"by running number, {_short(s.how.rounds)} rounds"
     vector = f", {s.vector} elements at once" if s.vector > 1 else ""
     guard = f"; only where {_short(s.guard)}" if s.guard is not None else ""
-    return f"loop ({', '.join(v.name for v in s.vars)}) writes {', '.join(stores) or 'nothing'}  {spread}{vector}{guard}"
+    what = f"loop ({', '.join(v.name for v in s.vars)}) writes {', '.join(stores) or 'nothing'}"
+    if len(leaves) == 1 and isinstance(leaves[0], Store):
+        source = leaves[0].value.a if isinstance(leaves[0].value, Cast) else leaves[0].value
+        what = f"copy {source.buffer.name} -> {leaves[0].buffer.name}" if isinstance(source, Load) else what
+    return f"{what}  {spread}{vector}{guard}"
 
 
 def _leaves(s: PStmt) -> Iterator[object]:

@@ -103,7 +103,8 @@ def count_flop(kernel: Kernel) -> Expr | None:
         one = _in_body(launch.body, host, Teams.of(launch) if by_hand(launch.body) else None)
         if one is None:
             return None
-        total = _plus(total, _times(one, _product(launch.grid)))
+        if one != Const(0, INT64):
+            total = _plus(total, _times(one, _product(launch.grid)))
     return total
 
 
