@@ -64,9 +64,9 @@ void complete_if_all_came() {
       thread.state = State::ready;
       warps[static_cast<size_t>(i) / 32].ready |= 1u << (i % 32);
     }
-    races_block_barrier();
   }
   activate(own);
+  races_cluster_over();
 }
 
 }  // namespace
@@ -75,7 +75,6 @@ void activate(int rank) {
   if (rank == active_rank) return;
   exchange(kept[active_rank], kept[rank]);
   hopper_exchange(active_rank, rank);
-  races_exchange(active_rank, rank);
   activate_shared(rank);
   active_rank = rank;
 }
@@ -124,9 +123,6 @@ void note_touched(int rank, int line, const void* barrier, unsigned phase) {
   if (barrier != nullptr) signals[rank].push_back({barrier, phase, active_rank, t.number});
 }
 
-uint64_t operations_between_blocks() { return last_number; }
-uint64_t ordered_by_signals(int rank, int from) { return touches[rank][from].ordered; }
-
 void note_ordered_by(const void* barrier, unsigned phases) {
   std::vector<Signal>& list = signals[active_rank];
   for (size_t i = 0; i < list.size();) {
@@ -150,6 +146,7 @@ void tilec_cluster_arrive(int line) {
   if (current->cluster_arrivals > current->cluster_waits) fail("fault", line, "a thread comes at the cluster's barrier again without having waited there");
   ++current->cluster_arrivals;
   ++arrived;
+  races_cluster_arrive();
   complete_if_all_came();
 }
 
@@ -161,6 +158,7 @@ void tilec_cluster_wait(int line) {
     block_thread();
   }
   current->cluster_waits = current->cluster_arrivals;
+  races_cluster_wait();
 }
 
 void* tilec_peer(const void* p, int rank, int line) {

@@ -29,6 +29,8 @@ struct Transfer {
   int at[5];
   int line;
   bool adds;  // of a store: to what is there
+  bool done;  // of a store that is not waited for yet
+  int flight, source_flight;  // for the race check: what it does to `shared`, and to `source`
 };
 
 struct ThreadState {
@@ -127,11 +129,17 @@ void check_global(const char* p, int bytes, const Transfer& t, const char* what)
     fail("overrun", t.line, std::string(what) + " " + describe_access(p, static_cast<size_t>(bytes), region));
 }
 
+void count_bytes(const Transfer& t, long bytes) {
+  Mbarrier& m = find_mbarrier(t.barrier, t.line);
+  races_bulk_counted(t.flight, t.barrier, m.phase);
+  races_bulk_counted(t.source_flight, t.barrier, m.phase);
+  m.bytes -= bytes;
+  finish_phase(t.barrier, m);
+}
+
 void copy_now(const Transfer& t) {
   memcpy(t.shared, t.source, static_cast<size_t>(t.bytes));
-  Mbarrier& m = find_mbarrier(t.barrier, t.line);
-  m.bytes -= t.bytes;
-  finish_phase(t.barrier, m);
+  count_bytes(t, t.bytes);
 }
 
 void load_now(const Transfer& t) {
@@ -156,9 +164,7 @@ void load_now(const Transfer& t) {
       total += 16;
     }
   });
-  Mbarrier& m = find_mbarrier(t.barrier, t.line);
-  m.bytes -= total;
-  finish_phase(t.barrier, m);
+  count_bytes(t, total);
 }
 
 void store_now(const Transfer& t) {
@@ -214,9 +220,34 @@ bool load_one(size_t i) {
 
 void finish_stores(ThreadState& s, int pending) {
   while (static_cast<int>(s.groups.size()) > pending) {
-    for (const Transfer& t : s.groups.front()) store_now(t);
+    for (const Transfer& t : s.groups.front()) {
+      if (!t.done) store_now(t);
+      races_bulk_waited(t.flight, *current);
+    }
     s.groups.erase(s.groups.begin());
   }
+}
+
+// The oldest group that has not happened does.
+void advance_stores(ThreadState& s) {
+  for (auto& group : s.groups) {
+    if (group.empty() || group.front().done) continue;
+    for (Transfer& t : group) {
+      store_now(t);
+      t.done = true;
+    }
+    return;
+  }
+}
+
+long box_bytes(const Transfer& t) {
+  long bytes = t.map.item;
+  for (int d = 0; d < 5; ++d) bytes *= t.map.box[d];
+  return bytes;
+}
+
+int take_off(const void* p, long bytes, bool write, int line) {
+  return races_bulk_issued({{static_cast<const char*>(p), static_cast<size_t>(bytes)}}, write, line);
 }
 
 struct StmatrixArgument {
@@ -283,7 +314,7 @@ void hopper_random_progress() {
   if (!loads.empty()) load_one(static_cast<size_t>(random_below(static_cast<int>(loads.size()))));
   products_progress(true);
   ThreadState& s = states[static_cast<size_t>(random_below(static_cast<int>(states.size())))];
-  if (!s.groups.empty()) finish_stores(s, static_cast<int>(s.groups.size()) - 1);
+  advance_stores(s);
 }
 
 void hopper_end_block(int thread_count) {
@@ -364,7 +395,7 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
       if (loads[i].barrier == barrier) moved = load_one(i);
     if (!moved) wait_for("an mbarrier", line);
   }
-  races_mbarrier_wait(barrier);
+  races_mbarrier_wait(barrier, mbarriers[barrier].phase);
   if (cluster_size > 1) note_ordered_by(barrier, mbarriers[barrier].phase);
 }
 
@@ -382,6 +413,7 @@ void tilec_tma_load(void* dst, const void* map, void* barrier, int rank, int x, 
   Transfer t = make_transfer(map, dst, rank, {x, y, z, u, v}, line, "a tma_load");
   find_mbarrier(barrier, line);
   t.barrier = barrier;
+  t.flight = take_off(t.shared, box_bytes(t), true, line);
   if (settings.asynchrony == Asynchrony::eager) {
     load_now(t);
   } else {
@@ -441,6 +473,8 @@ void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, in
   t.source = static_cast<const char*>(src);
   t.from = active_rank;
   t.line = line;
+  t.flight = take_off(t.shared, bytes, true, line);
+  t.source_flight = take_off(src, bytes, false, line);
   in_block(rank, [&] {
     find_mbarrier(t.barrier, line);
     if (settings.asynchrony == Asynchrony::eager) return copy_now(t);
@@ -451,18 +485,17 @@ void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, in
 
 namespace {
 
-void queue_store(const Transfer& t, const std::string& what) {
-  int bytes = t.map.item;
-  for (int d = 0; d < 5; ++d) bytes *= t.map.box[d];
+void queue_store(Transfer t, const std::string& what) {
+  const long bytes = box_bytes(t);
   for (const auto& of_warp : unfenced)
     for (const Unfenced& w : of_warp)
       if (w.chunk >= t.shared && w.chunk < t.shared + bytes)
         fail("fault", t.line, what + " reads what a thread has written without fence_proxy_async since");
   ThreadState& s = states[static_cast<size_t>(current->index)];
-  if (settings.asynchrony == Asynchrony::eager)
-    store_now(t);
-  else
-    s.open.push_back(t);
+  t.flight = take_off(t.shared, bytes, false, t.line);
+  t.done = settings.asynchrony == Asynchrony::eager;
+  if (t.done) store_now(t);
+  s.open.push_back(t);
 }
 
 }  // namespace
@@ -480,7 +513,6 @@ void tilec_tma_add(const void* map, const void* src, int rank, int x, int y, int
 
 void tilec_bulk_commit() {
   ThreadState& s = states[static_cast<size_t>(current->index)];
-  if (settings.asynchrony == Asynchrony::eager) return;
   s.groups.push_back(std::move(s.open));
   s.open.clear();
 }

@@ -25,12 +25,14 @@ struct Product {
 struct WarpGroup {
   std::deque<Product> open;  // issued by someone, not done; the first has the number `done`
   long done = 0;
+  std::vector<std::pair<int, unsigned>> flights;  // for the race check, by number: what reads the operands, and its time
 };
 
 struct Issuer {
   long issued = 0;
   std::vector<long> commits;  // products issued before each commit
   bool fenced = false;        // since the last commit
+  size_t seen = 0;            // products that it has waited for
 };
 
 std::vector<WarpGroup> groups;
@@ -87,6 +89,18 @@ void read_operand(const Product& p, uint64_t descriptor, bool transposed, int ro
       unsigned bits = 0;
       memcpy(&bits, c, static_cast<size_t>(item));
       out[static_cast<size_t>(r * depth + k)] = decode(p.kind, bits);
+    }
+}
+
+// Where an operand lies, in parts of neighbouring bytes.
+void add_parts(const Product& p, uint64_t descriptor, bool transposed, int rows, std::vector<std::pair<const char*, size_t>>& parts) {
+  const int depth = depth_of(p.kind);
+  const size_t item = 32 / static_cast<size_t>(depth);
+  for (int r = 0; r < rows; ++r)
+    for (int k = 0; k < depth; ++k) {
+      const char* const c = shared_at(element_address(descriptor, transposed, r, k, static_cast<int>(item), p.line), p.line);
+      if (!parts.empty() && parts.back().first + parts.back().second == c) parts.back().second += item;
+      else parts.push_back({c, item});
     }
 }
 
@@ -201,6 +215,13 @@ void issue(const Product& wanted, void* d, const unsigned* held) {
   ++p.issued;
   ++mine.issued;
   if (p.issued < 128) return;
+  if (settings.races) {
+    std::vector<std::pair<const char*, size_t>> parts;
+    if (p.held[0] == nullptr) add_parts(p, p.a, p.trans_a, 64, parts);
+    add_parts(p, p.b, p.trans_b, p.n, parts);
+    const int flight = races_bulk_issued(parts, false, p.line);
+    g.flights.push_back({flight, races_time_of(flight)});
+  }
   if (settings.asynchrony == Asynchrony::eager) advance(g, g.done + static_cast<long>(g.open.size()));
   wake_waiting();
 }
@@ -227,4 +248,6 @@ void tilec_wgmma_wait(int pending, int line) {
   const int count = static_cast<int>(mine.commits.size()) - pending;
   const long until = count > 0 ? mine.commits[static_cast<size_t>(count - 1)] : 0;
   for (advance(g, until); g.done < until; advance(g, until)) wait_for("the products of its warp group", line);
+  for (; settings.races && static_cast<long>(mine.seen) < until; ++mine.seen)
+    races_product_waited(g.flights[mine.seen].first, g.flights[mine.seen].second);
 }

@@ -79,7 +79,6 @@ Region& map_shared(const std::string& name, size_t bytes, int offset) {
   region.shared = true;
   region.offset = offset;
   region.rank = rank_of_shared;
-  races_own_pages(region.reserved_begin, static_cast<size_t>(region.reserved_end - region.reserved_begin), rank_of_shared);
   return region;
 }
 

@@ -3,64 +3,40 @@
 //
 // The program is built with -fsanitize=thread, so the compiler calls the hooks below at every access; no library of that
 // sanitizer is linked. Time counts synchronisations. Each byte remembers its last write and two last reads (when, by which
-// thread, from where); each thread knows, for every warp, up to when that warp's accesses come before its own.
-// An asynchronous copy is in flight from its issue to the wait of its thread: until then no access may meet it.
+// thread, from where); each thread knows, for every warp of its cluster, up to when that warp's accesses come before its own.
+// What is asynchronous is in flight from its issue to a wait for it: until then no access may meet it (races_async.cpp).
 // Two threads that write the same value are let pass, since replicated results are stored so.
+#include "races.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 
-#include "runtime.h"
-
 namespace tilec {
+
+Shadow* shadow = nullptr;
+unsigned now = 1;
 
 namespace {
 
-// An access: 24 bits of time, 10 of thread, 30 of place (an instruction's offset in the program, or a line with the top bit).
-using Event = uint64_t;
-constexpr unsigned in_flight = 0xffffff;
-constexpr unsigned line_bit = 1u << 29;
-
-Event make_event(unsigned time, int thread, unsigned place) {
-  return static_cast<Event>(time) << 40 | static_cast<Event>(thread) << 30 | place;
-}
-unsigned time_of(Event e) { return static_cast<unsigned>(e >> 40); }
-int thread_of(Event e) { return static_cast<int>(e >> 30 & 1023); }
-unsigned place_of(Event e) { return static_cast<unsigned>(e & 0x3fffffff); }
-
-struct Shadow {
-  Event write, read, earlier_read;
-};
-
-Shadow* shadow = nullptr;  // one for each byte of the arena
-unsigned now = 1;
-unsigned last_full = 0;  // what happened until the last barrier of the whole block comes before everything after it
-std::vector<std::array<unsigned, 32>> seen;
+int threads_of_block = 0, ranks = 1;
+unsigned last_full[most_ranks];  // what a block did until the last barrier of all its threads comes before all it does after it
+std::vector<Clock> seen;         // by rank and thread
 
 struct Arrival {
   int thread;
   unsigned time;
 };
-std::vector<Arrival> arrivals[16];
+std::vector<Arrival> arrivals[most_ranks][16];
 
-// What comes before the end of an mbarrier's running phase, and of those that are over: times of warps.
+// What comes before the end of a barrier's running phase, and of those that are over.
 struct Phase {
-  std::array<unsigned, 32> running = {}, over = {};
+  Clock running = {}, over = {};
 };
-std::map<const void*, Phase> phases;
-
-// The same of the blocks of a cluster that do not run; and whose shared memory each page of the arena is.
-struct Kept {
-  unsigned now = 1, last_full = 0;
-  std::vector<std::array<unsigned, 32>> seen;
-  std::vector<Arrival> arrivals[16];
-};
-Kept kept[most_ranks];
-constexpr size_t page = 4096;
-unsigned char owner[arena_bytes / page];
+std::map<const void*, Phase> phases;  // of mbarriers
+Phase cluster_phase;
 
 // A write that meets another one: a race unless it leaves the bytes as they are, which the next call here can tell.
 struct Doubt {
@@ -71,44 +47,46 @@ struct Doubt {
 };
 Doubt doubt;
 
-std::string name_place(Event e) { return name_race_place(place_of(e)); }
-
 std::string describe(Event e, const char* verb) {
-  const std::string who = name_thread(threads[static_cast<size_t>(thread_of(e))]);
-  return who + (time_of(e) == in_flight ? "'s asynchronous copy, not waited for, " : " ") + verb + " in " + name_place(e);
+  std::string who;
+  in_block(rank_of(e), [&] { who = name_thread(threads[static_cast<size_t>(thread_of(e))]); });
+  if (ranks > 1) who = format("block %d's ", rank_of(e)) + who;
+  const char* const what = by_engine(e) ? "'s asynchronous operation" : time_of(e) == in_flight ? "'s asynchronous copy" : "";
+  return who + what + (time_of(e) == in_flight ? ", not waited for, " : " ") + verb + " in " + name_race_place(place_of(e));
 }
 
 [[noreturn]] void report(const char* p, Event first, const char* first_verb, Event second, const char* second_verb) {
   current = nullptr;  // the message names both threads
-  fail("race", 0, "nothing orders two accesses of " + describe_access(p, 1, find_region(p)) + ": " + describe(first, first_verb) + ", and " +
+  const char* const where = rank_of(first) == rank_of(second) ? ": " : " in a cluster: ";
+  fail("race", 0, "nothing orders two accesses of " + describe_access(p, 1, find_region(p)) + where + describe(first, first_verb) + ", and " +
                       describe(second, second_verb));
 }
 
-void settle_doubt() {
-  if (doubt.p == nullptr) return;
-  const char* const p = doubt.p;
-  doubt.p = nullptr;
-  if (memcmp(p, doubt.before, doubt.bytes) != 0) report(p, doubt.first, "writes it", doubt.second, "writes another value");
-}
+Clock& row(int rank, int thread) { return seen[static_cast<size_t>(rank * threads_of_block + thread)]; }
 
-bool unordered(Event earlier, int thread) {
+// Whether nothing orders an access before what the thread of the event `mine` does now.
+bool unordered(Event earlier, Event mine) {
   if (earlier == 0) return false;
   if (time_of(earlier) == in_flight) return true;
-  if (thread_of(earlier) == thread || time_of(earlier) <= last_full) return false;
-  return time_of(earlier) > seen[static_cast<size_t>(thread)][static_cast<size_t>(thread_of(earlier) / 32)];
+  const Clock& known = row(rank_of(mine), thread_of(mine));
+  if (by_engine(earlier)) return time_of(earlier) > known[engines_of(rank_of(earlier))];
+  if (rank_of(earlier) == rank_of(mine) && (thread_of(earlier) == thread_of(mine) || time_of(earlier) <= last_full[rank_of(mine)])) return false;
+  return time_of(earlier) > known[warp_of(rank_of(earlier), thread_of(earlier))];
 }
 
-void note_read(Shadow& s, const char* p, Event event, int thread) {
-  if (unordered(s.write, thread)) report(p, s.write, "writes it", event, "reads it");
-  if (s.read != 0 && thread_of(s.read) != thread) s.earlier_read = unordered(s.read, thread) ? s.read : s.earlier_read;
+bool same_thread(Event a, Event b) { return ((a ^ b) >> 25 & 0x7fff) == 0; }
+
+void note_read(Shadow& s, const char* p, Event event) {
+  if (unordered(s.write, event)) report(p, s.write, "writes it", event, "reads it");
+  if (s.read != 0 && (!same_thread(s.read, event) || time_of(s.read) == in_flight)) s.earlier_read = unordered(s.read, event) ? s.read : s.earlier_read;
   s.read = event;
 }
 
-void note_write(Shadow& s, const char* p, Event event, int thread) {
-  if (unordered(s.read, thread)) report(p, s.read, "reads it", event, "writes it");
-  if (unordered(s.earlier_read, thread)) report(p, s.earlier_read, "reads it", event, "writes it");
-  if (unordered(s.write, thread)) {
-    if (time_of(s.write) == in_flight || time_of(event) == in_flight) report(p, s.write, "writes it", event, "writes it");
+void note_write(Shadow& s, const char* p, Event event) {
+  if (unordered(s.read, event)) report(p, s.read, "reads it", event, "writes it");
+  if (unordered(s.earlier_read, event)) report(p, s.earlier_read, "reads it", event, "writes it");
+  if (unordered(s.write, event)) {
+    if (time_of(s.write) == in_flight || time_of(event) == in_flight || by_engine(s.write)) report(p, s.write, "writes it", event, "writes it");
     if (doubt.p == nullptr) {
       doubt.p = p;
       doubt.first = s.write;
@@ -124,58 +102,67 @@ void note_write(Shadow& s, const char* p, Event event, int thread) {
   s = {event, 0, 0};
 }
 
-void access(const void* p, size_t bytes, bool write, unsigned time, unsigned place) {
-  const char* const c = static_cast<const char*>(p);
-  const int thread = current->index;
-  const bool same_store = c == doubt.p && thread == thread_of(doubt.second);  // told by a wrapper and by the compiler
-  if (!same_store) settle_doubt();
-  const Event event = make_event(time, thread, place);
-  Shadow* s = shadow + (c - arena_begin);
-  for (size_t i = 0; i < bytes; ++i)
-    write ? note_write(s[i], c + i, event, thread) : note_read(s[i], c + i, event, thread);
-}
-
-bool in_shared(const void* p) {
-  const char* const c = static_cast<const char*>(p);
-  return shadow != nullptr && current != nullptr && c >= arena_begin && c < arena_begin + arena_bytes;
-}
-
-// An access of shared memory, the block's own or that of another one of its cluster.
+// An access of shared memory by the current thread, of its own block or of another one of its cluster.
 void watch(const void* p, size_t bytes, bool write, unsigned place) {
-  if (!in_shared(p)) return;
-  const int rank = owner[static_cast<size_t>(static_cast<const char*>(p) - arena_begin) / page];
-  if (cluster_size > 1) cluster_races_access(p, bytes, write, rank, place);
-  if (rank == active_rank) access(p, bytes, write, now, place);
+  const char* const c = static_cast<const char*>(p);
+  if (shadow == nullptr || current == nullptr || c < arena_begin || c >= arena_begin + arena_bytes) return;
+  note_access(p, bytes, write, make_event(now, current->rank, current->index, false, place));
 }
 
 unsigned instruction_place(const void* return_address) {
   return static_cast<unsigned>(static_cast<const char*>(return_address) - program_base) & (line_bit - 1);
 }
 
+// The end of a barrier of the whole block: all its threads know what any of them knows.
+void share_within(int rank) {
+  Clock& first = row(rank, 0);
+  for (int i = 1; i < threads_of_block; ++i) merge(first, row(rank, i));
+  for (int w = 0; w < (threads_of_block + 31) / 32; ++w) first[warp_of(rank, w * 32)] = last_full[rank];
+  for (int i = 1; i < threads_of_block; ++i) row(rank, i) = first;
+}
+
+// Only the engines' part of it: within one block the rest follows from `last_full`.
+void share_engines() {
+  unsigned latest = 0;
+  for (int i = 0; i < threads_of_block; ++i) latest = std::max(latest, row(0, i)[engines_of(0)]);
+  for (int i = 0; i < threads_of_block; ++i) row(0, i)[engines_of(0)] = latest;
+}
+
+void arrive_at(Phase& phase) {
+  merge(phase.running, clock_of(*current));
+  phase.running[warp_of(current->rank, current->index)] = now++;
+}
+
+void end_phase(Phase& phase) {
+  merge(phase.over, phase.running);
+  phase.running = {};
+}
+
 }  // namespace
 
-void races_exchange(int from, int to) {
-  if (shadow == nullptr) return;
-  settle_doubt();
-  Kept& out = kept[from];
-  Kept& in = kept[to];
-  out.now = now;
-  out.last_full = last_full;
-  now = in.now;
-  last_full = in.last_full;
-  out.seen = std::move(seen);
-  seen = std::move(in.seen);
-  for (int i = 0; i < 16; ++i) {
-    out.arrivals[i] = std::move(arrivals[i]);
-    arrivals[i] = std::move(in.arrivals[i]);
-  }
+Clock& clock_of(const Thread& thread) { return row(thread.rank, thread.index); }
+
+void merge(Clock& into, const Clock& from) {
+  const size_t used = static_cast<size_t>(ranks) * most_warps;
+  for (size_t w = 0; w < used; ++w) into[w] = std::max(into[w], from[w]);
 }
 
-void races_own_pages(const char* begin, size_t bytes, int rank) {
-  memset(owner + static_cast<size_t>(begin - arena_begin) / page, rank, bytes / page);
+void settle_doubt() {
+  if (doubt.p == nullptr) return;
+  const char* const p = doubt.p;
+  doubt.p = nullptr;
+  if (memcmp(p, doubt.before, doubt.bytes) != 0) report(p, doubt.first, "writes it", doubt.second, "writes another value");
 }
 
-void races_start_block(int count) {
+void note_access(const void* p, size_t bytes, bool write, Event event) {
+  const char* const c = static_cast<const char*>(p);
+  const bool same_store = c == doubt.p && same_thread(event, doubt.second);  // told by a wrapper and by the compiler
+  if (!same_store) settle_doubt();
+  Shadow* const s = shadow + (c - arena_begin);
+  for (size_t i = 0; i < bytes; ++i) write ? note_write(s[i], c + i, event) : note_read(s[i], c + i, event);
+}
+
+void races_start_cluster(int blocks, int count) {
   if (!settings.races) return;
   if (shadow == nullptr) {
     void* const p = mmap(nullptr, arena_bytes * sizeof(Shadow), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -183,11 +170,16 @@ void races_start_block(int count) {
     shadow = static_cast<Shadow*>(p);
   }
   now = 1;
-  last_full = 0;
-  seen.assign(static_cast<size_t>(count), {});
-  for (auto& list : arrivals) list.clear();
+  ranks = blocks;
+  threads_of_block = count;
+  std::fill(last_full, last_full + most_ranks, 0);
+  seen.assign(static_cast<size_t>(blocks * count), {});
+  for (auto& of_block : arrivals)
+    for (auto& list : of_block) list.clear();
   phases.clear();
+  cluster_phase = {};
   doubt.p = nullptr;
+  start_async();
 }
 
 std::string name_race_place(unsigned place) {
@@ -195,7 +187,6 @@ std::string name_race_place(unsigned place) {
 }
 
 void races_fresh_tile(const char* begin, size_t bytes) {
-  if (shadow != nullptr) cluster_races_fresh(begin, bytes);
   if (shadow != nullptr) memset(static_cast<void*>(shadow + (begin - arena_begin)), 0, bytes * sizeof(Shadow));
 }
 
@@ -203,74 +194,77 @@ void races_access(const void* p, size_t bytes, bool write, int line) {
   watch(p, bytes, write, line_bit | static_cast<unsigned>(line));
 }
 
-void races_copy_issued(const void* dst, size_t bytes, int line) {
-  if (in_shared(dst)) access(dst, bytes, true, in_flight, line_bit | static_cast<unsigned>(line));
-}
-
-void races_copy_landed(const Thread& thread, const void* dst, size_t bytes) {
-  if (shadow == nullptr) return;
-  Shadow* const s = shadow + (static_cast<const char*>(dst) - arena_begin);
-  for (size_t i = 0; i < bytes; ++i) s[i].write = make_event(now, thread.index, place_of(s[i].write));
-}
-
 void races_block_barrier() {
+  if (shadow == nullptr) return;
   settle_doubt();
-  last_full = now++;
+  last_full[active_rank] = now++;
+  ranks > 1 ? share_within(active_rank) : share_engines();
 }
 
 void races_arrive(int barrier, const Thread& thread) {
   if (shadow == nullptr) return;
   settle_doubt();
-  arrivals[barrier].push_back({thread.index, now++});
+  arrivals[thread.rank][barrier].push_back({thread.index, now++});
 }
 
 // Everything before the arrivals comes before what the waiting threads do next.
 void races_barrier_complete(int barrier, const std::vector<int>& waiting) {
   if (shadow == nullptr) return;
-  std::array<unsigned, 32> merged = {};
-  for (const Arrival& arrival : arrivals[barrier]) {
-    const auto& known = seen[static_cast<size_t>(arrival.thread)];
-    for (size_t w = 0; w < 32; ++w) merged[w] = std::max(merged[w], known[w]);
-    unsigned& own = merged[static_cast<size_t>(arrival.thread / 32)];
+  Clock merged = {};
+  for (const Arrival& arrival : arrivals[active_rank][barrier]) {
+    merge(merged, row(active_rank, arrival.thread));
+    unsigned& own = merged[warp_of(active_rank, arrival.thread)];
     own = std::max(own, arrival.time);  // of the warp's last lane: a little generous to lanes that arrive and go on
   }
-  for (const int thread : waiting)
-    for (size_t w = 0; w < 32; ++w) seen[static_cast<size_t>(thread)][w] = std::max(seen[static_cast<size_t>(thread)][w], merged[w]);
-  arrivals[barrier].clear();
+  for (const int thread : waiting) merge(row(active_rank, thread), merged);
+  arrivals[active_rank][barrier].clear();
 }
 
 void races_mbarrier_arrive(const void* barrier) {
-  if (shadow == nullptr || cluster_size > 1) return;
+  if (shadow == nullptr) return;
   settle_doubt();
-  auto& running = phases[barrier].running;
-  const auto thread = static_cast<size_t>(current->index);
-  for (size_t w = 0; w < 32; ++w) running[w] = std::max(running[w], seen[thread][w]);
-  running[thread / 32] = std::max(running[thread / 32], now++);
+  arrive_at(phases[barrier]);
 }
 
 void races_mbarrier_over(const void* barrier) {
-  if (shadow == nullptr || cluster_size > 1) return;
-  Phase& phase = phases[barrier];
-  for (size_t w = 0; w < 32; ++w) phase.over[w] = std::max(phase.over[w], phase.running[w]);
-  phase.running = {};
+  if (shadow != nullptr) end_phase(phases[barrier]);
 }
 
-void races_mbarrier_wait(const void* barrier) {
-  if (shadow == nullptr || cluster_size > 1) return;
+void races_mbarrier_tells(const void* barrier, Event event) {
+  unsigned& over = phases[barrier].over[engines_of(rank_of(event))];
+  over = std::max(over, time_of(event));
+}
+
+void races_mbarrier_wait(const void* barrier, unsigned count) {
+  if (shadow == nullptr) return;
   settle_doubt();
-  const auto& over = phases[barrier].over;
-  auto& mine = seen[static_cast<size_t>(current->index)];
-  for (size_t w = 0; w < 32; ++w) mine[w] = std::max(mine[w], over[w]);
+  races_bulk_seen(barrier, count);
+  merge(clock_of(*current), phases[barrier].over);
+}
+
+void races_cluster_arrive() {
+  if (shadow == nullptr) return;
+  settle_doubt();
+  arrive_at(cluster_phase);
+}
+
+void races_cluster_over() {
+  if (shadow != nullptr) end_phase(cluster_phase);
+}
+
+void races_cluster_wait() {
+  if (shadow == nullptr) return;
+  settle_doubt();
+  merge(clock_of(*current), cluster_phase.over);
 }
 
 void races_warp_barrier(unsigned lanes, int first_thread) {
   if (shadow == nullptr) return;
   settle_doubt();
-  std::array<unsigned, 32> merged = {};
-  for (unsigned rest = lanes; rest != 0; rest &= rest - 1)
-    for (size_t w = 0; w < 32; ++w) merged[w] = std::max(merged[w], seen[static_cast<size_t>(first_thread + __builtin_ctz(rest))][w]);
-  merged[static_cast<size_t>(first_thread / 32)] = now++;
-  for (unsigned rest = lanes; rest != 0; rest &= rest - 1) seen[static_cast<size_t>(first_thread + __builtin_ctz(rest))] = merged;
+  Clock merged = {};
+  for (unsigned rest = lanes; rest != 0; rest &= rest - 1) merge(merged, row(active_rank, first_thread + __builtin_ctz(rest)));
+  merged[warp_of(active_rank, first_thread)] = now++;
+  for (unsigned rest = lanes; rest != 0; rest &= rest - 1) row(active_rank, first_thread + __builtin_ctz(rest)) = merged;
 }
 
 }  // namespace tilec

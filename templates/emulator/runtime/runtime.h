@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../tilec_language.h"
@@ -50,6 +51,7 @@ struct Thread {
   char* stack = nullptr;  // lowest usable byte
   State state = State::ready;
   int index = 0;  // within the block
+  int rank = 0;   // of the block in its cluster
   uint3 position = {};
   // What it waits for.
   Collective collective = Collective::none;
@@ -111,8 +113,6 @@ void start_cluster(int ranks, int threads_of_block);
 void activate(int rank);  // the globals are that block's from now on
 void end_cluster_block();  // the running block's threads have exited
 void cluster_thread_exits();
-uint64_t operations_between_blocks();                  // so far in the running cluster
-uint64_t ordered_by_signals(int rank, int from);       // up to which of them a block has waited for those of another one
 void note_ordered_by(const void* barrier, unsigned phases);  // the running block has waited for so many phases of an mbarrier
 
 // Does something as another block of the running cluster. Nothing in it may wait.
@@ -167,25 +167,29 @@ extern char* arena_begin;
 constexpr size_t arena_bytes = size_t{1} << 27;
 
 // ---- races on shared memory (races.cpp): told of every access and of everything that orders threads -------------------
-void races_start_block(int count);
-void races_exchange(int from, int to);  // the running block of a cluster changes
-void races_mbarrier_arrive(const void* barrier);  // by the current thread
-void races_mbarrier_over(const void* barrier);    // a phase has ended
-void races_mbarrier_wait(const void* barrier);    // the current thread has seen that
-void races_own_pages(const char* begin, size_t bytes, int rank);
-std::string name_race_place(unsigned place);
-
-// cluster_races.cpp
-void cluster_races_access(const void* p, size_t bytes, bool write, int owner, unsigned place);
-void cluster_races_fresh(const char* begin, size_t bytes);
+void races_start_cluster(int blocks, int count);
 void races_fresh_tile(const char* begin, size_t bytes);
 void races_access(const void* p, size_t bytes, bool write, int line);
-void races_copy_issued(const void* dst, size_t bytes, int line);
-void races_copy_landed(const Thread& thread, const void* dst, size_t bytes);
 void races_block_barrier();
 void races_arrive(int barrier, const Thread& thread);
 void races_barrier_complete(int barrier, const std::vector<int>& waiting);
 void races_warp_barrier(unsigned lanes, int first_thread);
+void races_mbarrier_arrive(const void* barrier);                // by the current thread
+void races_mbarrier_over(const void* barrier);                  // a phase has ended
+void races_mbarrier_wait(const void* barrier, unsigned phases);  // the current thread has seen so many of them end
+void races_cluster_arrive();  // at the barrier of the cluster, by the current thread
+void races_cluster_over();    // all have come
+void races_cluster_wait();    // the current thread has seen that
+std::string name_race_place(unsigned place);
+
+// races_async.cpp: copies of single threads, and operations of engines by the number that their issue gives
+void races_copy_issued(const void* dst, size_t bytes, int line);
+void races_copy_landed(const Thread& thread, const void* dst, size_t bytes);
+int races_bulk_issued(const std::vector<std::pair<const char*, size_t>>& parts, bool write, int line);
+void races_bulk_counted(int id, const void* barrier, unsigned phase);  // its bytes are there, counted by that phase of a barrier
+void races_bulk_waited(int id, const Thread& thread);                  // the thread that issued it has waited for it
+unsigned races_time_of(int id);
+void races_product_waited(int id, unsigned time);  // the current thread has waited for a product of that time
 
 // ---- reports -----------------------------------------------------------------------------------------------------
 void start_reports(const char* response_path, int timeout_s);

@@ -123,6 +123,7 @@ void start_block(int count) {
   for (int i = 0; i < count; ++i) {
     Thread& thread = threads[i];
     thread.index = i;
+    thread.rank = active_rank;
     const unsigned u = static_cast<unsigned>(i);
     thread.position = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
     thread.groups.clear();
@@ -176,13 +177,13 @@ void end_block(int count) {
 void run_cluster(const std::vector<uint3>& positions, int count, long shared_bytes) {
   uint64_t priorities[most_ranks] = {};
   start_cluster(static_cast<int>(positions.size()), count);
+  races_start_cluster(cluster_size, count);
   for (int r = 0; r < cluster_size; ++r) {
     activate(r);
     blockIdx = positions[static_cast<size_t>(r)];
     start_shared(shared_bytes);
     start_block(count);
     hopper_start_block(count);
-    races_start_block(count);
     if (cluster_size > 1) priorities[r] = random_bits();
   }
   for (int running = cluster_size; running > 0;) {
