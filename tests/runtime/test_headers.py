@@ -130,6 +130,8 @@ def test_what_nvrtc_does_not_take_goes_to_nvcc(monkeypatch: pytest.MonkeyPatch) 
     assert cubin.find_nvcc() and cubin.compile_cubin(text, "sm_80").startswith(b"\x7fELF")
     with pytest.raises(cubin.BuildError, match="nvcc refuses"):
         cubin.compile_cubin(f"{text}nonsense", "sm_80")
+    with pytest.raises(cubin.BuildError, match=r"<mine.h> is not found(.|\n)*nvcc has no such file(.|\n)*put its text"):
+        cubin.compile_cubin(f"#include <mine.h>\n{KERNEL}", "sm_80")
     with pytest.raises(cubin.BuildError, match="NVRTC refuses"):
         cubin.compile_cubin("nonsense", "sm_80")
 

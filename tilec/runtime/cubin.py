@@ -176,5 +176,6 @@ def _by_nvcc(nvcc: str, text: str, arch: str, options: Sequence[str]) -> bytes:
         command = [nvcc, *OPTIONS, *options, "-cubin", f"-arch={arch}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(f"nvcc refuses the file for {arch}:\n{done.stdout}{done.stderr}")
+            said = f"{done.stdout}{done.stderr}"
+            raise BuildError(headers.missing(said, None) or f"nvcc refuses the file for {arch}:\n{said}")
         return result.read_bytes()

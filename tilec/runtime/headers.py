@@ -20,7 +20,7 @@ from pathlib import Path
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _OWN = ("cuda_runtime.h", "cuda_runtime_api.h", "device_functions.h", "device_launch_parameters.h", "vector_functions.h", "vector_types.h")
 _HOST_PART = "#ifndef __CUDACC_RTC__\n#include <cuda_runtime.h>\n#endif\n"
-_NOT_FOUND = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_NOT_FOUND = re.compile(r'(?:cannot|could not) open source file "([^"]+)"|fatal error: ([^:\n]+): No such file')
 _PACKAGES = (
     ("cuda/", "nvidia-cuda-cccl"), ("cub/", "nvidia-cuda-cccl"), ("thrust/", "nvidia-cuda-cccl"), ("nv/", "nvidia-cuda-cccl"),
     ("curand", "nvidia-curand"), ("cuda", "nvidia-cuda-runtime"), ("cooperative_groups", "nvidia-cuda-runtime"),
@@ -47,15 +47,21 @@ def folders(names: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(f for group in (*whole[:1], *groups) for f in group))
 
 
-def missing(log: str, found: tuple[Path, ...]) -> str:
-    """What to say of a compilation that failed for want of a header; empty if it failed for another reason."""
+def missing(log: str, found: tuple[Path, ...] | None) -> str:
+    """What to say of a compilation that failed for want of a header; empty if it failed for another reason. `found` are the folders
+    that it was sought in, None for those that nvcc knows."""
     what = _NOT_FOUND.search(log)
     if not what:
         return ""
-    name = what.group(1)
+    name = what.group(1) or what.group(2)
     package = next((p for start, p in _PACKAGES if name.startswith(start)), "")
     advice = f"pip install {package}, or set CUDA_HOME to a CUDA toolkit" if package else "put its text into the CUDA source itself"
-    where = f"it is not in {', '.join(map(str, found))}" if found else "no CUDA headers are on this machine"
+    if found is None:
+        where = "nvcc has no such file"
+    elif found:
+        where = f"it is not in {found[0]}" + (f" and {len(found) - 1} other folders" if len(found) > 2 else "".join(f" or {f}" for f in found[1:]))
+    else:
+        where = "no CUDA headers are on this machine"
     return f"the header <{name}> is not found, which the CUDA source includes: {where}\nhelp: {advice}"
 
 
