@@ -8,6 +8,8 @@ Float results are computed in double and rounded once to the type, which is exac
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 
 from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import BOOL, DType, wrap
@@ -47,42 +49,23 @@ def _int_binary(op: str, a: int, b: int, dtype: DType) -> int:
         raise FoldError(f"a shift by {b} is outside the {dtype.bits} bits of {dtype}")
     if op == "pow" and b < 0:
         raise FoldError("an integer to a negative power is not an integer")
-    match op:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul":
-            return a * b
-        case "floordiv":
-            return a // b
-        case "mod":
-            return a % b
-        case "truncdiv":
-            return _trunc_divide(a, b)
-        case "truncmod":
-            return a - b * _trunc_divide(a, b)
-        case "min" | "max":
-            return min(a, b) if op == "min" else max(a, b)
-        case "pow":
-            return pow(a, b, 1 << dtype.bits)
-        case "and":
-            return a & b
-        case "or":
-            return a | b
-        case "xor":
-            return a ^ b
-        case "shl":
-            return a << b
-        case "shr":
-            return a >> b
-        case _:
-            raise FoldError(f"`{op}` is not defined for {dtype}")
+    if op == "pow":
+        return pow(a, b, 1 << dtype.bits)
+    if op not in _INTEGERS:
+        raise FoldError(f"`{op}` is not defined for {dtype}")
+    return _INTEGERS[op](a, b)
 
 
 def _trunc_divide(a: int, b: int) -> int:
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
+
+
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "truncdiv": _trunc_divide, "truncmod": lambda a, b: a - b * _trunc_divide(a, b), "min": min, "max": max,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shl": operator.lshift, "shr": operator.rshift,
+}  # fmt: skip
 
 
 def _float_binary(op: str, a: float, b: float) -> float:

@@ -122,6 +122,94 @@ def _updated(updates: Updates) -> Tiles:
 
 
 @dataclass(slots=True)
+class _Effects:
+    """Collects the memory that statements touch, and which threads touch elements that are theirs alone."""
+
+    writers: Mapping[int, tuple[Writer, ...]]
+    team: int
+    reads: set[Buffer] = field(default_factory=set)
+    writes: set[Buffer] = field(default_factory=set)
+    updates: set[tuple[Buffer, str]] = field(default_factory=set)
+    stores: set[Writer] = field(default_factory=set)
+    mine: set[Owned] = field(default_factory=set)
+
+    def read(self, *exprs: Expr | None) -> None:
+        """What expressions load, and what the functions they call may write."""
+        for e in exprs:
+            if e is not None:
+                self.reads.update(storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load))
+                self.writes.update(storage(b) for b, mode in pointers(e) if "w" in mode)
+
+    def visit(self, s: PStmt) -> None:
+        """One statement with all that is in it."""
+        self.stores.update(self.writers.get(id(s), ()))
+        match s:
+            case PSeq(body):
+                for c in body:
+                    self.visit(c)
+            case Stepped(_, body):
+                self.visit(body)
+            case TileLoop():
+                self.tile_loop(s)
+            case PFor():
+                self.read(s.start, s.stop, s.step)
+                self.visit(s.body)
+            case PWhile(cond, body):
+                self.read(cond)
+                self.visit(body)
+            case PIf(cond, then, orelse):
+                self.read(cond)
+                self.visit(then)
+                self.visit(orelse)
+            case Pipeline():
+                self.read(s.start, s.stop)
+                self.visit(s.producers)
+                self.visit(s.consumers)
+            case _:
+                self.simple(s)
+
+    def tile_loop(self, s: TileLoop) -> None:
+        """A loop over elements; tiles of which each thread touches elements of its own only are kept apart."""
+        self.read(s.guard, *s.values, *([s.how.rounds] if isinstance(s.how, Spread) else []))
+        own = owned(s) if self.team == 0 else {}
+        before = set(self.reads), set(self.writes)
+        self.visit(s.body)
+        for tile, touches in own.items():
+            self.mine.update(touches)
+            for found, kept in zip((self.reads, self.writes), before, strict=True):
+                if tile not in kept:
+                    found.discard(tile)
+
+    def simple(self, s: PStmt) -> None:
+        """A statement without others inside."""
+        match s:
+            case PScalar(leaf):
+                self.read(*stmt_exprs(leaf))
+                if isinstance(leaf, Atomic) and leaf.result is None and leaf.op not in ("load", "store"):
+                    self.updates.add((storage(leaf.buffer), leaf.op))
+                elif isinstance(leaf, Store | Atomic):
+                    self.writes.add(storage(leaf.buffer))
+            case AsyncCopy():
+                self.read(*s.src_index, *s.dst_index, s.valid, s.guard, *s.values, s.how.rounds)
+                self.reads.add(storage(s.src))
+                self.writes.add(storage(s.dst))
+            case FillRegisters(_, value):
+                self.read(value)
+            case PGemm():
+                self.read(s.clear, *(e for r in s.operands for e in r.starts))
+                self.reads.update(storage(r.buffer) for r in s.operands)
+            case PReduce() | PScan():
+                self.writes.update(() if s.scratch is None else (s.scratch,))
+            case PBulkCopy():
+                (self.reads if s.barrier is None else self.writes).add(storage(s.tile))
+            case PSend():
+                self.read(s.offset, s.there)
+                self.reads.add(storage(s.src))
+            case PMbarrier() if s.value is not None:
+                self.read(s.value)
+
+
+@dataclass(slots=True)
 class _Walk:
     """One placement: `tracked` tells which buffers threads share; `uniform` is false inside a divergent branch. `trusting`: where
     threads part, the author has written the barriers that are needed."""
@@ -136,82 +224,12 @@ class _Walk:
 
     def effects(self, s: PStmt) -> Pending:
         """The shared tiles that a statement touches, those of everything inside it included."""
-        reads: set[Buffer] = set()
-        writes: set[Buffer] = set()
-        updates: set[tuple[Buffer, str]] = set()
-        stores: set[Writer] = set()
-        mine: set[Owned] = set()
-
-        def read(*exprs: Expr | None) -> None:
-            for e in exprs:
-                if e is not None:
-                    reads.update(storage(x.buffer) for x in walk_expr(e) if isinstance(x, Load))
-                    writes.update(storage(b) for b, mode in pointers(e) if "w" in mode)
-
-        def visit(s: PStmt) -> None:
-            stores.update(self.writers.get(id(s), ()))
-            match s:
-                case PSeq(body):
-                    for c in body:
-                        visit(c)
-                case Stepped(_, body):
-                    visit(body)
-                case TileLoop():
-                    read(s.guard, *s.values, *([s.how.rounds] if isinstance(s.how, Spread) else []))
-                    own = owned(s) if self.team == 0 else {}
-                    before = set(reads), set(writes)
-                    visit(s.body)
-                    for tile, touches in own.items():
-                        mine.update(touches)
-                        for found, kept in zip((reads, writes), before, strict=True):
-                            if tile not in kept:
-                                found.discard(tile)
-                case PScalar(leaf):
-                    read(*stmt_exprs(leaf))
-                    if isinstance(leaf, Atomic) and leaf.result is None and leaf.op not in ("load", "store"):
-                        updates.add((storage(leaf.buffer), leaf.op))
-                    elif isinstance(leaf, Store | Atomic):
-                        writes.add(storage(leaf.buffer))
-                case PFor():
-                    read(s.start, s.stop, s.step)
-                    visit(s.body)
-                case PWhile(cond, body):
-                    read(cond)
-                    visit(body)
-                case PIf(cond, then, orelse):
-                    read(cond)
-                    visit(then)
-                    visit(orelse)
-                case AsyncCopy():
-                    read(*s.src_index, *s.dst_index, s.valid, s.guard, *s.values, s.how.rounds)
-                    reads.add(storage(s.src))
-                    writes.add(storage(s.dst))
-                case FillRegisters(_, value):
-                    read(value)
-                case PGemm():
-                    read(s.clear, *(e for r in s.operands for e in r.starts))
-                    reads.update(storage(r.buffer) for r in s.operands)
-                case PReduce() | PScan():
-                    writes.update(() if s.scratch is None else (s.scratch,))
-                case Pipeline():
-                    read(s.start, s.stop)
-                    visit(s.producers)
-                    visit(s.consumers)
-                case PBulkCopy():
-                    (reads if s.barrier is None else writes).add(storage(s.tile))
-                case PSend():
-                    read(s.offset, s.there)
-                    reads.add(storage(s.src))
-                case PMbarrier() if s.value is not None:
-                    read(s.value)
-                case PBarrier():
-                    pass
-
-        visit(s)
-        kept = frozenset((b, op) for b, op in updates if self.tracked(b))
+        found = _Effects(self.writers, self.team)
+        found.visit(s)
+        kept = frozenset((b, op) for b, op in found.updates if self.tracked(b))
         return Pending(
-            frozenset(filter(self.tracked, reads)), frozenset(filter(self.tracked, writes)), kept, frozenset(stores),
-            owned=frozenset(o for o in mine if self.tracked(o.tile)),
+            frozenset(filter(self.tracked, found.reads)), frozenset(filter(self.tracked, found.writes)), kept, frozenset(found.stores),
+            owned=frozenset(o for o in found.mine if self.tracked(o.tile)),
         )  # fmt: skip
 
     def sequence(self, seq: PSeq, pending: Pending, uniform: bool) -> tuple[PSeq, Pending]:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Var
 from tilec.ir.kernel import Kernel
@@ -98,22 +99,12 @@ def evaluate_extent(e: Expr, known: Mapping[Var, int]) -> int | None:
 
 
 def _arith(op: str, a: int | None, b: int | None) -> int | None:
-    if a is None or b is None:
+    if a is None or b is None or op not in _INTEGERS or (b == 0 and op in ("floordiv", "mod")):
         return None
-    match op:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul":
-            return a * b
-        case "floordiv":
-            return a // b if b else None
-        case "mod":
-            return a % b if b else None
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case _:
-            return None
+    return _INTEGERS[op](a, b)
+
+
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "min": min, "max": max,
+}  # fmt: skip
