@@ -59,7 +59,8 @@ def missing(log: str, found: tuple[Path, ...] | None) -> str:
     if found is None:
         where = "nvcc has no such file"
     elif found:
-        where = f"it is not in {found[0]}" + (f" and {len(found) - 1} other folders" if len(found) > 2 else "".join(f" or {f}" for f in found[1:]))
+        others = f" or in {len(found) - 1} other folders" if len(found) > 2 else "".join(f" or {f}" for f in found[1:])
+        where = f"it is not in {found[0]}{others}"
     else:
         where = "no CUDA headers are on this machine"
     return f"the header <{name}> is not found, which the CUDA source includes: {where}\nhelp: {advice}"
