@@ -41,10 +41,18 @@ def compile(
 ) -> Kernel:  # fmt: skip
     """Compiles the kernel of a Python file for the GPU of this machine and gives it as a function; the file is read, never run.
 
+        gemm = tilec.compile("gemm.py", dtype="bfloat16", outputs=["C"])
+        C = gemm(A, B)                                    # sizes that are open follow from the arrays
+
     `defines` are compile-time parameters by name, as `-D` gives them: `M=4096, dtype="bfloat16"`. `args` binds the names in an
-    annotation, as `--arg` does: `args={"A": "float16[4096,K]"}`. `arch` is another architecture than the GPU's, such as `sm_80`.
-    `kernel` chooses one of several. `ptxas` says whether nvcc is asked for spilled registers: auto, always, never. Raises
-    tilec.diagnostics.CompileError for what is wrong with the file.
+    annotation, as `--arg` does: `args={"A": "float16[4096,K]"}`. `kernel` chooses one of several, `outputs` names the tensors that a
+    call makes and returns, `include` are folders of modules that the file imports. `arch` is another architecture than the GPU's,
+    such as `sm_80`; `opt_level` 1 takes the source literally, 3 may also join blocks; `fp32_gemm="ieee"` multiplies float32 in full
+    precision; `pairs` (auto, on, off) lets blocks of a GEMM share a tile on Hopper; `ptxas` (auto, always, never) says whether nvcc
+    is asked for spilled registers.
+
+    Raises tilec.diagnostics.CompileError for what is wrong with the file, ArgumentError for names it does not have, OSError where it
+    cannot be read. What this machine lacks shows when the function is called (MissingError, GpuError of tilec.runtime).
     """
     from pathlib import Path
 
