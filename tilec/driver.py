@@ -135,9 +135,10 @@ def read(options: Options, during: During) -> Module:
 
 def _checked(module: Module, options: Options) -> Module:
     """The module as its kernels are compiled: how float32 products are made, that the IR keeps its rules, and warnings of tiles that
-    are read unwritten. Raises TL0305 where a kernel is sure to leave a tile."""
+    are read unwritten and barriers that not all reach. Raises TL0305 where a kernel is sure to leave a tile."""
     from tilec.analysis.reach import outside
     from tilec.analysis.unwritten import unwritten
+    from tilec.analysis.waits import waits_alone
     from tilec.ir.verify import verify
 
     if options.fp32_gemm == "ieee":
@@ -147,7 +148,7 @@ def _checked(module: Module, options: Options) -> Module:
         verify(kernel)
     if errors := [d for kernel in module.kernels for d in outside(kernel)]:
         raise CompileError(*errors)
-    return replace(module, notes=(*module.notes, *(w for kernel in module.kernels for w in unwritten(kernel))))
+    return replace(module, notes=(*module.notes, *(w for kernel in module.kernels for w in (*unwritten(kernel), *waits_alone(kernel)))))
 
 
 def plan_module(module: Module, options: Options, during: During, choice: Choice | None = None) -> tuple[Plan, ...]:

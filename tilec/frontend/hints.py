@@ -34,6 +34,10 @@ def unknown_name(name: str, names: Iterable[str]) -> str:
         return f"name the block indices in `with T.Kernel(...) as {name}:`, one for each extent of the grid"
     if name in _THREADS:
         return f"`{name} = T.get_thread_binding()` gives the index of the thread"
+    if name in ("T", "tilelang"):
+        return "write `import tilelang.language as T` at the top of the file"
+    if name == "input":
+        return "values from outside come with -D NAME=VALUE, or from run-time parameters of the kernel"
     if near:
         return f"did you mean `{near[0]}`?"
     language = modules().get("tilelang.language")
@@ -47,6 +51,8 @@ def attribute(name: str) -> str:
 
 def foreign(module: str, name: str) -> str:
     """What a kernel writes for the function `name` of a library that it cannot call."""
+    if module in ("sys", "os", "argparse"):
+        return "values from outside come with -D NAME=VALUE, or from run-time parameters of the kernel"
     if module.split(".")[0] not in _NOT_RUN:
         return ""
     language = modules().get("tilelang.language")

@@ -169,7 +169,8 @@ def index(b: Builder, ref: Ref, dim: int, item: Any) -> Expr:
         raise b.error("TL0306", f"an index of `{ref.buffer.name}` must be an integer, got {describe(item)}", span=where(b, ref))
     e = Const(item, INT64) if isinstance(item, int) and not fits(int(item), INT32) and fits(item, INT64) else as_expr(b, item)
     if not e.dtype.is_int and e.dtype is not BOOL:
-        raise b.error("TL0306", f"an index of `{ref.buffer.name}` must be an integer, `{e.dtype}` was given", span=where(b, ref))
+        hint = 'write `//` for whole quotients, or T.cast(x, "int32")'
+        raise b.error("TL0306", f"an index of `{ref.buffer.name}` must be an integer, `{e.dtype}` was given", span=where(b, ref), help=hint)
     e = cast_expr(e, INT32) if e.dtype is BOOL else e
     return _check_index(b, ref, dim, e) if isinstance(e, Const) else e
 

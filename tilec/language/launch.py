@@ -80,7 +80,8 @@ def _extent(b: Builder, axis: int, value: Any) -> Any:
             raise b.error("TL0401", text, help="fold it into the first extent" if axis and value > 0 else "")
         return value
     if not is_device(value):
-        raise b.error("TL0401", f"the grid extent along {name} must be an integer, got {describe(value)}")
+        hint = "T.ceildiv or `//` give whole numbers"
+        raise b.error("TL0401", f"the grid extent along {name} must be an integer, got {describe(value)}", help=hint)
     e = as_expr(b, value)
     if not e.dtype.is_int:
         raise b.error("TL0401", f"the grid extent along {name} must be an integer, got {e.dtype}")
