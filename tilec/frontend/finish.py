@@ -121,7 +121,9 @@ def _wide_strides(params: tuple[Param, ...], launches: tuple[Launch, ...]) -> tu
     wide = {v: Var(v.name, INT64, VarKind.EXTENT, span=v.span) for v in narrow}
 
     def in_stride(e: Expr) -> Expr:
-        return wide.get(e, e) if isinstance(e, Var) else map_expr(e, in_stride)
+        if not any(v in wide for v in walk_expr(e)):
+            return e if e.dtype == INT64 else Cast(e, INT64)
+        return wide[e] if isinstance(e, Var) else replace(map_expr(e, in_stride), dtype=INT64)  # type: ignore[arg-type]
 
     def in_body(e: Expr) -> Expr:
         if isinstance(e, Var):
@@ -134,7 +136,7 @@ def _wide_strides(params: tuple[Param, ...], launches: tuple[Launch, ...]) -> tu
     buffers: dict[Buffer, Buffer] = {}
     for p in params:
         if isinstance(p, Buffer) and p.strides is not None:
-            buffers[p] = replace(p, strides=tuple(in_stride(e) for e in p.strides))
+            buffers[p] = replace(p, strides=tuple(in_stride(e) if any(v in wide for v in walk_expr(e)) else e for e in p.strides))
 
     def in_launch(launch: Launch) -> Launch:
         return replace(launch, grid=tuple(map(in_body, launch.grid)), body=replace_buffers(in_stmt(launch.body), buffers))

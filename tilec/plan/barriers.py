@@ -117,6 +117,11 @@ class Pending:
         return replace(self, team_reads=NONE, team_writes=NONE)
 
 
+def _by_author(clash: Tiles) -> Tiles:
+    """Without global tensors: where threads have parted, no barrier can order those, and their author must have."""
+    return frozenset(b for b in clash if b.scope is Scope.SHARED)
+
+
 def _updated(updates: Updates) -> Tiles:
     return frozenset(b for b, _ in updates)
 
@@ -272,6 +277,7 @@ class _Walk:
             case PScalar(Break() | Continue() as jump):
                 again = self.again[-1] if isinstance(jump, Continue) and self.again else Pending()
                 clash = pending.clashes(again)  # the condition of the loop is read next
+                clash = clash if uniform else _by_author(clash)
                 out = self.wait(clash, uniform, s)
                 pending = (Pending() if clash else pending).join(again)
                 self.left.append(pending)
@@ -279,12 +285,12 @@ class _Walk:
             case _:
                 touched = self.effects(s)
                 if not uniform and isinstance(s, PScalar) and not (s.once or self.team):
-                    mine = owned_by_thread(s)
+                    mine = {b: o for b, o in owned_by_thread(s).items() if b not in _updated(touched.updates)}
                     own = frozenset(o for touches in mine.values() for o in touches if self.tracked(o.tile))
                     touched = replace(touched, reads=touched.reads - mine.keys(), writes=touched.writes - mine.keys(), owned=own)
                 if (self.team or not uniform) and _by_threads(s):
                     touched = replace(touched, lone=touched.writes)
-                clash = pending.clashes(touched if uniform else touched.alone())
+                clash = pending.clashes(touched) if uniform else _by_author(pending.clashes(touched.alone()))
                 out = self.wait(clash, uniform, s)
                 if isinstance(s, PBulkCopy) and s.barrier is not None:
                     touched = Pending()  # the author waits for what it brings
@@ -321,7 +327,8 @@ class _Walk:
         read = Pending(self.read(*heads))
         out: list[PStmt] = []
         # Where threads leave the loop one by one, what its body needs ordered must be ordered in front of it.
-        if clash := pending.clashes(read.join(self.effects(s.body)) if uniform and not inside else read):
+        clash = pending.clashes(read.join(self.effects(s.body)) if uniform and not inside else read)
+        if clash := clash if uniform else _by_author(clash):
             out = self.wait(clash, uniform, s)
             pending = Pending()
         pending = pending.join(read)
@@ -341,7 +348,8 @@ class _Walk:
             body, end = self.sequence(s.body, start, inside)
             self.again.pop()
             if isinstance(s, PWhile):  # the condition is read again behind the body
-                if clash := end.clashes(read):
+                clash = end.clashes(read)
+                if clash := clash if inside else _by_author(clash):
                     body, end = PSeq((*body.body, *self.wait(clash, inside, s))), Pending()
                 end = end.join(read)
             for early in self.left[mark:]:  # break and continue pass by the barriers that follow them
@@ -359,7 +367,8 @@ class _Walk:
         out: list[PStmt] = []
         tested = Pending(self.read(s.cond))
         # Where threads part, what the branches need ordered must be ordered in front of them.
-        if clash := pending.clashes(self.effects(s) if uniform and not together else tested):
+        clash = pending.clashes(self.effects(s) if uniform and not together else tested)
+        if clash := clash if uniform else _by_author(clash):
             out = self.wait(clash, uniform, s)
             pending = Pending()
         pending = pending.join(tested)
