@@ -84,6 +84,39 @@ float ldexpf(float, int) noexcept;
 double ldexp(double, int) noexcept;
 }
 
+// Operations with a rounding of their own; `mode`: 1 to zero, 2 up, 3 down. (runtime/roundings.cpp)
+float tilec_rounded(char op, int mode, float a, float b, float c) noexcept;
+double tilec_rounded(char op, int mode, double a, double b, double c) noexcept;
+#define TILEC_ROUNDED(mode, number)                                                                      \
+  inline float __fadd_##mode(float a, float b) { return tilec_rounded('+', number, a, b, 0.0f); }        \
+  inline float __fsub_##mode(float a, float b) { return tilec_rounded('-', number, a, b, 0.0f); }        \
+  inline float __fmul_##mode(float a, float b) { return tilec_rounded('*', number, a, b, 0.0f); }        \
+  inline float __fdiv_##mode(float a, float b) { return tilec_rounded('/', number, a, b, 0.0f); }        \
+  inline float __fsqrt_##mode(float a) { return tilec_rounded('s', number, a, 0.0f, 0.0f); }             \
+  inline double __dadd_##mode(double a, double b) { return tilec_rounded('+', number, a, b, 0.0); }      \
+  inline double __dsub_##mode(double a, double b) { return tilec_rounded('-', number, a, b, 0.0); }      \
+  inline double __dmul_##mode(double a, double b) { return tilec_rounded('*', number, a, b, 0.0); }      \
+  inline double __ddiv_##mode(double a, double b) { return tilec_rounded('/', number, a, b, 0.0); }      \
+  inline double __dsqrt_##mode(double a) { return tilec_rounded('s', number, a, 0.0, 0.0); }
+TILEC_ROUNDED(rz, 1)
+TILEC_ROUNDED(ru, 2)
+TILEC_ROUNDED(rd, 3)
+#undef TILEC_ROUNDED
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double a) { return sqrt(a); }
+inline float __fmaf_rz(float a, float b, float c) { return tilec_rounded('f', 1, a, b, c); }
+inline float __fmaf_ru(float a, float b, float c) { return tilec_rounded('f', 2, a, b, c); }
+inline float __fmaf_rd(float a, float b, float c) { return tilec_rounded('f', 3, a, b, c); }
+inline double __fma_rz(double a, double b, double c) { return tilec_rounded('f', 1, a, b, c); }
+inline double __fma_ru(double a, double b, double c) { return tilec_rounded('f', 2, a, b, c); }
+inline double __fma_rd(double a, double b, double c) { return tilec_rounded('f', 3, a, b, c); }
+
 // max.f32 and min.f32: NaN is dropped, and -0 is less than +0.
 inline float fmaxf(float a, float b) {
   if (a != a) return b;

@@ -18,6 +18,12 @@ _RENAMED = {
 }  # fmt: skip
 _NAMES = {name: name for name in _PLAIN} | _RENAMED
 
+_ROUNDED = {
+    f"{op}_{mode}": (f"__f{op}{'f' * (op == 'fma')}_{mode}".replace("__ffma", "__fma"), f"__{'d' * (op != 'fma')}{op}_{mode}")
+    for op in ("add", "sub", "mul", "div", "fma", "sqrt") for mode in ("rn", "rz", "ru", "rd")
+}  # fmt: skip
+"""Operations with a rounding of their own: CUDA's functions for float and double."""
+
 _PRELUDE = {"sigmoid": "sigmoid"}
 
 _FAST = {
@@ -53,6 +59,8 @@ def float_function(name: str, dtype: DType, fast: bool) -> tuple[str, str | None
         return _FAST[name], None
     if fast and not double and name in _FAST_PRELUDE:
         return _FAST_PRELUDE[name], _FAST_PRELUDE[name]
+    if name in _ROUNDED:
+        return _ROUNDED[name][double], None
     if name in _PRELUDE:
         return _PRELUDE[name], _PRELUDE[name] + ("_f64" if double else "")
     if name in _NAMES:

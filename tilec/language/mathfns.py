@@ -329,11 +329,6 @@ _OPERATORS = {
     "pow": ("pow", "x to the y; small whole exponents become multiplications."), "power": ("pow", "As T.pow."),
 }  # fmt: skip
 
-def fmul(b: Builder, x: Any, y: Any) -> Expr:
-    """x * y, rounded on its own: not joined with a sum behind it."""
-    return binary(b, "mul", x, y)
-
-
 def fast_rcp(b: Builder, x: Any) -> Expr:
     """1 / x; the approximate form is computed as the exact one."""
     return binary(b, "div", 1.0, x)
@@ -345,7 +340,7 @@ APPROXIMATE = ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan")
 _FUNCTIONS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Not, ()), (bitwise_not, ()), (floor, ()), (ceil, ()), (round_, ("nearbyint", "rint")), (trunc, ()), (abs_, ("fabs",)),
     (isnan, ()), (isinf, ()), (isfinite, ()), (max_, ()), (min_, ()), (clamp, ()), (if_then_else, ()), (Select, ()), (fma, ()),
-    (popcount, ()), (clz, ()), (fmul, ()), (fast_rcp, ()),
+    (popcount, ()), (clz, ()), (fast_rcp, ()),
 )  # fmt: skip
 
 ENTRIES: tuple[Entry, ...] = (

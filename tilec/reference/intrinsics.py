@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilec.ir.dtypes import DType, Kind
+from tilec.reference import directed
 from tilec.reference.values import Value, cast, is_float, widen
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -74,7 +75,7 @@ def philox(seed: Value, sequence: Value, draw: Value) -> Value:
 
 def known(name: str) -> bool:
     """True when `name` has a meaning here."""
-    return name == "nextafter" or name in _FLOAT or name in _TEST or name in _INT
+    return name == "nextafter" or name in directed.NAMES or name in _FLOAT or name in _TEST or name in _INT
 
 
 def intrinsic(name: str, args: Sequence[Value], dtype: DType) -> Value:
@@ -84,6 +85,8 @@ def intrinsic(name: str, args: Sequence[Value], dtype: DType) -> Value:
         return cast(_TEST[name](widen(args[0])) if floats else np.full(np.shape(args[0]), name == "isfinite"), dtype)
     if name == "philox":
         return philox(*args)
+    if name in directed.NAMES:
+        return directed.rounded(name, args, dtype)
     if name == "nextafter":
         return cast(np.nextafter(*args), dtype)
     if floats or (dtype.kind is Kind.FLOAT and name in _FLOAT):
