@@ -20,6 +20,14 @@ __device__ __forceinline__ int thread_index_anew() {
   return x;
 }
 
+//@ grid_exists
+// True, which the compiler cannot know: it does not move loads from behind a branch on it to the front.
+__device__ __forceinline__ bool grid_exists() {
+  unsigned x;
+  asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(x));
+  return x != 0;
+}
+
 //@ registers_give
 // Hands registers back until each thread of the warp group has n.
 template <int n>

@@ -14,7 +14,7 @@ from tests.hopper.kernels import Gemm
 from tests.ptxas.kit import DOUBTFUL, StandIn, bodies, codes
 from tests.samples.cases import CASES
 from tests.samples.kit import compile_sample
-from tilec import ptxas
+from tilec import cli, ptxas
 from tilec.emit.explain import explain_text
 from tilec.plan.ladder import LADDERS
 
@@ -47,8 +47,8 @@ def test_the_second_time_nobody_is_asked_and_the_outcome_is_the_same(tmp_path: P
 
 def test_only_the_body_that_complains_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = Gemm(bm=256, bn=192, trans_b=True, epilogue="bias").source()
-    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 4 if name == 'gemm' and 'thread_index_anew' not in text else 0")
-    assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "thread numbers anew"}
+    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 4 if name == 'gemm' and 'grid_exists' not in text else 0")
+    assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "loads of results in parts"}
 
 
 def test_where_nothing_helps_the_least_spills_stay_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +176,27 @@ def test_and_for_usual_tiles(m: int, n: int, dtype: str) -> None:
     g = Gemm(m, n, 32 if dtype == "float32" else 64, 3, dtype, out, acc, trans_b=True)
     for arch in ("sm_90a", "sm_80") if not dtype.startswith("float8") else ("sm_90a",):
         assert all(v.strain <= 0 for v in bodies(g.compiled(arch)).values())
+
+
+def test_the_command_line_asks_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    monkeypatch.chdir(tmp_path)
+    Path("k.py").write_text(DOUBTFUL)
+    assert cli.run(["compile", "k.py", "-q", "--ptxas", "never", "-o", "never.cu"]) == 0 and nvcc.calls == 0
+    assert cli.run(["compile", "k.py", "-q", "-MMD", "-o", "auto.cu"]) == 0 and nvcc.calls == 3
+    assert Path("auto.d").read_text().split() == ["auto.cu:", "\\", "k.py"]
+    assert "registers  gemm: steps one by one" in Path("auto.cu").read_text()
+    assert cli.run(["compile", "k.py", "-q", "--ptxas", "sometimes"]) == 2
+    assert cli.run(["compile", "k.py", "-q", "-Werror", "-o", "strict.cu"]) == 0
+    (tmp_path / "rule.py").write_text("def spilled(name, text): return 8")
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "other"))
+    assert cli.run(["compile", "k.py", "-q", "-Werror", "-o", "failed.cu"]) == 1 and not Path("failed.cu").exists()
+
+
+def test_the_same_bytes_whoever_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    texts = []
+    for cache in ("one", "two", "one"):
+        monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / cache))
+        texts.append(compile_text(DOUBTFUL, arch="sm_90a").cu)
+    assert len(set(texts)) == 1

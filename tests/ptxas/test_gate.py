@@ -18,6 +18,8 @@ NARROW = {"float32": ("float32", "float32", 32), "int8": ("int32", "int32", 128)
 FALL = [
     (Gemm(bm=256, bn=256, acc="float16", trans_b=True), 512, "sm_90a"),
     (Gemm(bm=256, bn=192, trans_b=True, epilogue="bias"), 256, "sm_90a"),
+    (Gemm(bm=128, bn=256, out="float32", epilogue="bias"), 256, "sm_90a"),
+    (Gemm(bm=256, bn=128, bk=128, dtype="float8_e4m3", trans_b=True, epilogue="bias"), 256, "sm_90a"),
     (Gemm(bm=192, bn=256, bk=128, stages=1, dtype="int8", out="int32", acc="int32", trans_b=True), 256, "sm_90a"),
     (Gemm(bm=256, bn=256, stages=2, trans_b=True), 256, "sm_90a"),
     (Gemm(bm=192, bn=192, bk=32, stages=1, dtype="float32", out="float32", trans_a=True, epilogue="direct"), 128, "sm_90a"),
@@ -26,7 +28,7 @@ FALL = [
 ]  # fmt: skip
 KNOWN = [
     (Gemm(m, n, NARROW[dtype][2], 3, dtype, NARROW[dtype][1], NARROW[dtype][0], trans_b=True, epilogue=epilogue), threads)
-    for (m, n), threads, epilogue in (((128, 128), 128, "bias"), ((128, 256), 256, "copy"), ((256, 128), 256, "bias"))
+    for (m, n), threads, epilogue in (((128, 128), 256, "bias"), ((128, 256), 256, "copy"), ((256, 128), 256, "direct"))
     for dtype in NARROW
 ]  # fmt: skip
 

@@ -60,7 +60,8 @@ def test_serialised_products_are_told_of_the_kernel_that_has_them() -> None:
 
 
 def test_a_message_that_names_no_kernel_is_about_all() -> None:
-    lines = ["ptxas info    : Compiling entry function '{}' for 'sm_90a'", "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"]
+    entry = "ptxas info    : Compiling entry function '{}' for 'sm_90a'"
+    lines = [entry, "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"]
     said = "\n".join([lines[0].format("one"), lines[1], lines[0].format("two"), lines[1], "(C7508) Performance Loss: 'setmaxnreg' ignored"])
     assert {s: b.losses for s, b in ptxas.parse(said).items()} == {"one": ("7508",), "two": ("7508",)}
 

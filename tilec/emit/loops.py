@@ -79,7 +79,12 @@ class LoopWriter:
         else:
             with spell.meaning(digits):
                 body = self.inner.sequence(_once(s.body, s.once), inside)
-        return nest(levels, values, guard, body)
+        if not s.parted or not levels:
+            return nest(levels, values, guard, body)
+        spell.need("grid_exists")
+        outer = max(1, len(levels) - 1)
+        part = f"if (grid_exists()) {{  // nobody can tell ahead: so loads stay here\n{nest(levels[outer:], values, guard, body)}\n}}"
+        return nest(levels[:outer], [], "", part)
 
     def levels(
         self, how: FragmentLayout | Spread, digits: tuple[Var, ...], vector: int, unroll: bool, facts: Facts

@@ -18,16 +18,17 @@ from tilec.record import record
 class Rung:
     """One configuration, as what differs from the planner's first choice.
 
-    Hopper's own bodies: `anew` reads the number of a thread again behind the products; without `lag` both consumers start a tile at
-    once; `take` are registers of a consumer and of the producer (0: as the rules say); without `pairs` blocks do not work in pairs;
-    without `held` the held tile stays in shared memory; without `carries` no product runs on into the next step; `portable` gives
-    the body up. Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps
-    of a product a loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a
-    multiprocessor; `half` halves the columns of the launch's blocks, for all of its bodies.
+    Hopper's own bodies: `parts` keeps loads of element loops behind the products where they are; `anew` reads the number of a thread
+    again there; without `lag` both consumers start a tile at once; `take` are registers of the producer and of a consumer (0: as the
+    rules say); without `pairs` blocks do not work in pairs; without `held` the held tile stays in shared memory; without `carries` no
+    product runs on into the next step; `portable` gives the body up. Portable bodies: `short` loads operands when they are used, and
+    elements round by round; `rolled` leaves the steps of a product a loop; `threads` are those of the block (0: as many as planned);
+    without `bound`, no number of blocks is to fit a multiprocessor; `half` halves the columns of the launch's blocks.
     """
 
     name: str
     why: str
+    parts: bool = False
     anew: bool = False
     lag: bool = True
     take: tuple[int, int] = (0, 0)
@@ -43,6 +44,7 @@ class Rung:
 
 
 FIRST = Rung("first choice", "")
+_PARTS = "the assembler moves all that element loops behind the products load to their front"
 _ANEW = "what is made of the number of a thread would wait in registers through the products"
 _LAG = "the state of the lag takes registers"
 _PORTABLE = "nothing else is left: mma.sync and the author's copies"
@@ -55,17 +57,17 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "": (FIRST,),
     "product": (
         FIRST,
-        Rung("thread numbers anew", _ANEW, anew=True),
-        Rung("thread numbers anew, no lag", _LAG, anew=True, lag=False),
-        Rung("no lag", "reading a number anew takes registers too", lag=False),
-        Rung("240 registers", "the producer can do with 24", anew=True, lag=False, take=(24, 240)),
+        Rung("loads of results in parts", _PARTS, parts=True),
+        Rung("thread numbers anew", _ANEW, parts=True, anew=True),
+        Rung("no lag", _LAG, parts=True, anew=True, lag=False),
+        Rung("240 registers", "the producer can do with 24", parts=True, anew=True, lag=False, take=(24, 240)),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "pairs": (
         FIRST,
-        Rung("thread numbers anew", _ANEW, anew=True),
-        Rung("thread numbers anew, no lag", _LAG, anew=True, lag=False),
-        Rung("no lag", "reading a number anew takes registers too", lag=False),
+        Rung("loads of results in parts", _PARTS, parts=True),
+        Rung("thread numbers anew", _ANEW, parts=True, anew=True),
+        Rung("no lag", _LAG, parts=True, anew=True, lag=False),
         Rung("no pairs", "the state of a pair takes registers", pairs=False),
     ),
     "stream": (
@@ -114,8 +116,8 @@ def next_rung(ladder: str, n: int, effect: Callable[[Rung], object]) -> int:
 class Vouched:
     """What is known to fit, in registers a thread, from sweeps that the tests repeat in part.
 
-    `stores`, `computes`, `anew`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only stores; one
-    that computes, with up to one tensor read; the same in the safe configuration. `tensor`: what each further tensor takes. `spare`:
+    `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only
+    stores; one that computes; one that reads a tensor besides; the same in parts. `tensor`: what each further tensor takes. `spare`:
     those that tiles of a streaming body must leave, `held`: how many more with the held tile among them. `plain`, `half`,
     `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits,
     others; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside products may read.
@@ -123,7 +125,8 @@ class Vouched:
 
     stores: int = 192
     computes: int = 128
-    anew: int = 192
+    reads: int = 96
+    parts: int = 192
     tensor: int = 8
     spare: int = 32
     held: int = -8
@@ -136,6 +139,9 @@ class Vouched:
 
 VOUCHED = Vouched()
 
+KNOWN_PRODUCTS = frozenset({(128, 256, 16)})
+"""Products of Hopper's own that fit beside element loops that read one tensor: rows, columns, bits of what is stored."""
+
 KNOWN = frozenset(
     {
         (((256, 192),), 512),
@@ -147,15 +153,21 @@ KNOWN = frozenset(
 )
 """Portable bodies with 16-bit products that fit, whatever the estimate says: their accumulators, and threads."""
 
-KNOWN_NARROW = frozenset({(((128, 128),), 128), (((128, 256),), 256), (((256, 128),), 256)})
+KNOWN_NARROW = frozenset({(((128, 256),), 256), (((256, 128),), 256)})
 """The same for products of other elements."""
 
 
-def product_strain(held: int, computes: bool, tensors: int, rung: Rung) -> int:
-    """By how many registers a product of Hopper's own exceeds what is known to fit: `held` by accumulators and other fragments."""
+def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensors: int, rung: Rung) -> int:
+    """By how many registers a product of Hopper's own exceeds what is known to fit.
+
+    `tile`: its rows and columns, and the bits of what is stored; `held`: registers of accumulators and other fragments; `computes`:
+    there are element loops behind the products, which read so many `tensors`.
+    """
     if not computes:
         return held - VOUCHED.stores
-    known = VOUCHED.anew if rung.anew and not rung.lag else VOUCHED.computes
+    if tile in KNOWN_PRODUCTS and tensors < 2:
+        return 0
+    known = VOUCHED.computes if not tensors else VOUCHED.parts if rung.parts else VOUCHED.reads
     return held - known + VOUCHED.tensor * max(0, tensors - 1)
 
 

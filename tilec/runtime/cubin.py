@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tilec.files import cache_dir
+from tilec.ptxas import find_nvcc
 from tilec.runtime import headers
 from tilec.runtime.request import MissingError
 
@@ -100,12 +100,6 @@ def compile_cubin(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     if nvcc:
         return _by_nvcc(nvcc, text, arch, options)
     raise MissingError(f"neither NVRTC nor nvcc is here: {_ADVICE}")
-
-
-def find_nvcc() -> str:
-    """The path of nvcc, empty if there is none."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    return shutil.which("nvcc") or shutil.which(str(Path(home) / "bin" / "nvcc")) or ""
 
 
 @cache

@@ -22,6 +22,7 @@ from typing import Any
 
 from tilec.record import record
 from tilec.files import cache_dir
+from tilec.ptxas import find_nvcc
 from tilec.runtime import cubin
 from tilec.runtime.callable import this_arch
 from tilec.runtime.driver_api import GpuError, driver
@@ -126,7 +127,7 @@ def _version(distribution: str) -> str:
 
 
 def _nvcc() -> Finding:
-    path, serves = cubin.find_nvcc(), "building C++ projects, and machine code where NVRTC is absent"
+    path, serves = find_nvcc(), "building C++ projects, and machine code where NVRTC is absent"
     if not path:
         return Finding("nvcc", False, "none", serves, "install the CUDA toolkit (12.5 or newer for sm_90a) and put its bin on the PATH")
     try:
@@ -140,7 +141,7 @@ def _nvcc() -> Finding:
 def _nvrtc() -> Finding:
     version, serves = cubin.nvrtc_version(), "tilec.load and tilec.compile in Python, run and bench on a GPU"
     if version is None:
-        nvcc = bool(cubin.find_nvcc())
+        nvcc = bool(find_nvcc())
         found = "none; nvcc serves in its place, slower" if nvcc else "none"
         return Finding("NVRTC", False, found, serves, "pip install nvidia-cuda-nvrtc", needed=not nvcc)
     return Finding("NVRTC", True, f"{version[0]}.{version[1]}", serves)

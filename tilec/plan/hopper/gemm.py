@@ -16,7 +16,7 @@ from tilec.analysis.proofs import prove
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Load, Scope
-from tilec.ir.tile import Alloc, Atomic, Copy, Seq, Stmt, Store
+from tilec.ir.tile import Alloc, Atomic, Copy, Parallel, Seq, Stmt, Store
 from tilec.ir.visit import regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout
@@ -123,7 +123,8 @@ def plan_gemm(r: Request) -> list[Variant] | str:
         return out
 
     def effect(x: Rung) -> object:
-        return x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.portable
+        parts = x.parts and any(map(reads_tensors, found.epilogue))
+        return parts, x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.portable
 
     out = replace(out, ladder="product", rung=number, below=next_rung("product", number, effect))
     pair = chosen_pair(r.launch, found, *operands, r.pairs)
@@ -228,6 +229,15 @@ class _Epilogue(Lowering):
         self.stores.append(found)
         return found
 
+    def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
+        found = super().by_register(s, layout, facts)
+        return replace(found, parted=self.builder.rung.parts and not found.rows and reads_tensors(s))
+
+
+def reads_tensors(s: Stmt) -> bool:
+    """True when a statement reads tensors in global memory."""
+    return any(b.scope is Scope.GLOBAL for b in touched([s])[0])
+
 
 @dataclass(slots=True)
 class _Builder:
@@ -282,7 +292,9 @@ class _Builder:
         held = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in fragments.items())
         computes = any(not isinstance(s, PSeq | Stepped | BulkStore) and plan_children(s) for s in walk_plan(epilogue))
         read = sum(b.scope is Scope.GLOBAL for b in touched(self.found.epilogue)[0])
-        return product_strain(held, computes, read, self.rung)
+        stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=32)
+        m, n = static_shape(self.found.acc)
+        return product_strain((m, n, stored), held, computes, read, self.rung)
 
     def _depth(self) -> int:
         return self.a.shape[1] if self.a.k_major else self.a.shape[0]

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +18,8 @@ from tilec.record import record
 from tilec.diagnostics import CompileError
 from tilec.driver import Compiled, InternalFault, Options, compile_source
 from tilec.emit.manifest import parse
+from tilec.ptxas import find_nvcc
+from tilec.ptxas import parse as parse_report
 
 if TYPE_CHECKING:
     from tilec.runtime.tune.meter import Meter, Trial
@@ -28,7 +28,6 @@ FINAL = frozenset(("refused", "spills", "wrong", "crashed", "hangs", "slow", "me
 """Answers that a resumed search does not ask for again."""
 TOO_SLOW = 2.0
 """A candidate this many times slower than the best so far is not measured further."""
-_SPILL = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers", re.S)
 
 
 @record
@@ -53,7 +52,7 @@ class Job:
     @property
     def compiled_options(self) -> Options:
         """The options with the candidate's values."""
-        return replace(self.options, defines={**self.options.defines, **self.candidate})
+        return replace(self.options, defines={**self.options.defines, **self.candidate}, ptxas=self.options.ptxas if self.nvcc else "never")
 
 
 @record
@@ -91,8 +90,8 @@ def _assembled(job: Job, compiled: Compiled) -> Answer:
     """What the manifest and, where it is there, ptxas tell about the candidate."""
     variants = [v for k in parse(compiled.cu)["kernels"] for launch in k["launches"] for v in launch["variants"]]
     facts: dict[str, Any] = {"shared_bytes": max(v["shared_bytes"] for v in variants), "threads": max(v["block"][0] for v in variants)}
-    nvcc = shutil.which("nvcc") if job.nvcc else None
-    if nvcc is None:
+    nvcc = find_nvcc() if job.nvcc else ""
+    if not nvcc:
         return Answer("fine", facts=facts)
     with tempfile.TemporaryDirectory(prefix="tilec-tune-") as room:
         source = Path(room) / "kernel.cu"
@@ -112,10 +111,10 @@ def _first_error(text: str) -> str:
 
 def judged(log: str, facts: dict[str, Any], keep_spills: bool) -> Answer:
     """The answer that the words of `ptxas -v` give: registers, and spilled bytes as a reason to drop the candidate."""
-    found = [(int(spilled), int(registers)) for _, spilled, registers in _SPILL.findall(log)]
+    found = parse_report(log).values()
     if not found:
         return Answer("fine", facts=facts)
-    spilled, registers = max(s for s, _ in found), max(r for _, r in found)
+    spilled, registers = max(b.stores for b in found), max(b.registers for b in found)
     facts = {**facts, "registers": registers, "spilled": spilled}
     if spilled and not keep_spills:
         return Answer("spills", f"{spilled} bytes of registers spilled at {registers} registers", facts=facts)
