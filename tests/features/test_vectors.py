@@ -220,3 +220,40 @@ def k(x: T.float32x4, B: T.Tensor((8,), "float32")):
         B[0] = 1.0
 """
     assert refused(text).code == "TL0207"
+
+
+def test_vectors_in_place_exchanged_and_by_address() -> None:
+    text = """
+@T.prim_func
+def k(V: T.Tensor((32,), T.float32x4), A: T.Tensor((128,), "float32"), S: T.Tensor((1,), T.float32x4), W: T.Tensor((32,), T.float32x4),
+      X: T.Tensor((32,), T.float32x4)):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        V[tx] += 1.0
+        A[tx * 4:tx * 4 + 4] *= V[tx]
+        A[T.Ramp(tx * 4, 1, 4)] -= 0.5
+        T.atomic_add(S[0], V[tx])
+        W[tx] = T.shfl_xor(V[tx], 1)
+        words = T.ldg128(W[tx])
+        T.stg128(X[tx], words)
+        V[tx] = max(V[tx], W[tx])
+"""
+    v, a = RNG.integers(-8, 8, (32, 4)).astype(np.float32), floats(128)
+    one = v + 1
+    swapped = one.reshape(16, 2, 4)[:, ::-1].reshape(32, 4)
+    values = {"V": v, "A": a, "S": np.zeros((1, 4), np.float32), "W": poison((32, 4), np.float32), "X": poison((32, 4), np.float32)}
+    want = {"V": np.maximum(one, swapped), "A": a * one.ravel() - np.float32(0.5), "S": one.sum(0, keepdims=True), "W": swapped, "X": swapped}
+    check(text, values, want)
+
+
+def test_slices_as_tiles_stay_tiles() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((4,), "float32")
+        T.copy(A, s)
+        T.atomic_add(C[0:4], s[0:4])
+"""
+    a = floats(4)
+    check(text, {"A": a, "C": np.zeros(4, np.float32)}, {"C": a})

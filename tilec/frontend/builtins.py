@@ -15,7 +15,7 @@ from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.values import Builtin, Function, Iter, Partial
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, lookup
 from tilec.ir.expr import Buffer, Expr
-from tilec.language import arith, loops
+from tilec.language import arith, loops, vectors
 from tilec.language.values import Marker, Primitive, Value
 
 Args = tuple[Value, ...]
@@ -133,7 +133,7 @@ def _extreme(name: str) -> Callable[[Machine, Args, Kwargs], Value]:
             result = values[0]
             for v in values[1:]:
                 m.b.span = span
-                result = arith.binary(m.b, name, result, v)
+                result = vectors.binary(m.b, name, result, v)
             return result
         keys = _keys(m, values, kwargs.get("key"))
         best = 0

@@ -22,7 +22,7 @@ from tilec.frontend.syntax import walk
 from tilec.frontend.values import ClassValue, Fatal, Frame, Instance, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Call, Const, Expr
 from tilec.ir.tile import Break, Continue, Evaluate, Store
-from tilec.language import regions
+from tilec.language import lanes, regions
 from tilec.language.values import Ref, Slice, SourceSpec, Value
 
 
@@ -240,7 +240,7 @@ def _augmented(m: Machine, node: cst.AugAssign, frame: Frame) -> None:
                 return
             ref = m.eval(target, frame)
             m.b.span = span
-            old = regions.read(m.b, ref)
+            old = lanes.vector(m.b, ref) if lanes.is_vector(ref) else regions.read(m.b, ref)
             result = binary(m, op, old, m.eval(node.value, frame), span)
             m.b.span = span
             regions.write(m.b, ref, result)

@@ -114,6 +114,9 @@ def atomic_store(b: Builder, dst: Any, src: Any, memory_order: Any = "seq_cst") 
 def _update(b: Builder, op: str, dst: Any, value: Any, memory_order: Any, return_prev: Any) -> Expr | None:
     in_kernel(b, f"atomic_{op}")
     order, keep = _order(b, memory_order), host_flag(b, return_prev, "return_prev")
+    if is_vector(dst) and (isinstance(value, Vec) or is_element(dst)):
+        lanes: Expr | None = _vector_update(b, op, dst, value, order, keep)
+        return lanes
     whole = (isinstance(value, Buffer) and value.rank > 0) or (isinstance(value, Ref) and not is_element(value))
     if is_element(dst) and not whole:
         ref = _element(b, op, dst)
@@ -173,6 +176,15 @@ def _vector_add(b: Builder, lanes: int, dst: Any, value: Any, memory_order: Any,
         text = f"the value of T.{name} must be a vector of {lanes} or the first of {lanes} elements"
         raise b.error("TL0206", f"{text}, got {describe(value)}")
     olds = tuple(_emit(b, "add", r, (e,), order, keep) for r, e in zip(places, operands, strict=True))
+    return Vec(olds) if keep else None
+
+
+def _vector_update(b: Builder, op: str, dst: Any, value: Any, order: str, keep: bool) -> Any:
+    """Each lane of an element of a vector type, one atomic each."""
+    places = places_of(b, dst)
+    _check(b, op, places[0][0])
+    operands = broadcast(b, value, len(places), places[0][0].dtype).lanes
+    olds = tuple(_emit(b, op, Ref(x, at, b.span), (e,), order, keep) for (x, at), e in zip(places, operands, strict=True))
     return Vec(olds) if keep else None
 
 

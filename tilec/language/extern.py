@@ -19,6 +19,7 @@ from tilec.language.arith import binary
 from tilec.language.bind import Entry, refused, works
 from tilec.language.builder import Builder
 from tilec.language.context import in_kernel
+from tilec.language.lanes import is_vector, places_of
 from tilec.language.regions import is_element, region
 from tilec.language.show import describe
 from tilec.language.values import Ref
@@ -111,6 +112,8 @@ def address_of(b: Builder, element: Any) -> Expr:
 
 
 def _base(b: Builder, base: Any) -> tuple[Buffer, tuple[Expr, ...]]:
+    if is_vector(base):
+        return places_of(b, base)[0]
     if isinstance(base, Ref) and is_element(base):
         return base.buffer, element(b, base)
     if isinstance(base, (Buffer, Ref)):

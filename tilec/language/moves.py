@@ -19,7 +19,7 @@ from tilec.language.context import in_kernel, scope_error, tile_statement
 from tilec.language.copy import copy
 from tilec.language.extents import equal
 from tilec.language.extern import pointee
-from tilec.language.lanes import among, vector
+from tilec.language.lanes import among, is_vector, places_of, vector
 from tilec.language.regions import is_element, region, write
 from tilec.language.show import describe, shape_text
 from tilec.language.values import Ref, Vec
@@ -102,7 +102,10 @@ def dp4a(b: Builder, A: Any, B: Any, C: Any) -> None:
 
 
 def _start(b: Builder, value: Any) -> Ref:
-    """The first element of a buffer, or the element given."""
+    """The first element of a buffer, or the element given; of a vector its first lane."""
+    if is_vector(value):
+        buffer, at = places_of(b, value)[0]
+        return Ref(buffer, at, b.span)
     if isinstance(value, Buffer):
         return Ref(value, (0,) * value.rank, b.span)
     if isinstance(value, Ref):

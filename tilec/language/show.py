@@ -10,6 +10,7 @@ from typing import Any
 
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
+from tilec.language.values import Vec
 
 _SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "and": "&", "or": "|", "xor": "^",
@@ -71,6 +72,8 @@ def describe(value: Any) -> str:
         return f"{value.value} ({value.dtype})"
     if isinstance(value, Expr):
         return f"`{expr_text(value)}`, which is known at run time only"
+    if isinstance(value, Vec):
+        return f"a vector of {len(value.lanes)} {value.lanes[0].dtype}"
     if isinstance(value, (str, int, float, bool)) or value is None:
         return repr(value)
     return f"a {type(value).__name__.lower()}"

@@ -319,6 +319,9 @@ def find_first_set(b: Builder, value: Any) -> Expr:
     return Call("ffs", (e,), INT32)
 
 
+_LANEWISE = (shfl_xor, shfl_down, shfl_up, shfl_sync, warp_reduce_sum, warp_reduce_max, warp_reduce_min)
+"""Exchanges that take vectors lane by lane."""
+
 ENTRIES: tuple[Entry, ...] = tuple(
     e
     for fn in (
@@ -327,6 +330,6 @@ ENTRIES: tuple[Entry, ...] = tuple(
         match_all_sync, syncthreads_and, syncthreads_or, syncthreads_count, warp_reduce_sum, warp_reduce_max, warp_reduce_min,
         warp_reduce_bitand, warp_reduce_bitor, any_of, all_of,
     )
-    for e in works(fn)
+    for e in works(fn, lanewise=fn in _LANEWISE)
 ) + works(get_warp_idx, "get_warp_idx_sync") + works(find_first_set, name="__ffs")  # fmt: skip
 ENTRIES += works(activemask, name="tvm_warp_activemask")
