@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.features.kit import check, poison
+from tests.features.kit import check, poison, refused
 from tests.toolchain import needs_gxx, needs_nvrtc, nvrtc_compile
 
 pytestmark = needs_gxx
@@ -250,3 +250,54 @@ def k(A: T.Tensor((3, 97), "float32"), O: T.Tensor((3, 97), "float32")):
     order = slice(None, None, -1 if reverse else 1)
     wanted = np.fmax.accumulate(np.where(np.isnan(a), -np.inf, a)[:, order], 1)[:, order]
     check(text, {"A": a, "O": poison((3, 97), F32)}, {"O": wanted})
+
+
+def test_elements_that_macros_write_through() -> None:
+    text = """
+@T.macro
+def bump(x: T.Ref, by):
+    x = x + by
+@T.macro
+def count(x: T.Ref, n):
+    x = 0
+    for i in T.serial(n):
+        if i % 2 == 0:
+            bump(x, i)
+    while x > 20:
+        x -= 7
+@T.prim_func
+def k(A: T.Tensor((32,), "int32"), P: T.Tensor((32,), "int32"), O: T.Tensor((32,), "int32"), S: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        t = T.get_thread_binding()
+        i = T.alloc_var("int32")
+        held = T.alloc_local((4,), "int32")
+        i = P[t]
+        count(held[i % 4], A[t])
+        i += 1
+        S[t] = held[P[t] % 4]
+        bump(O[P[t]], S[t] + i)
+"""
+    rng = np.random.default_rng()
+    a, p = rng.integers(0, 40, 32).astype(I32), rng.permutation(32).astype(I32)
+    counts = np.array([sum(range(0, n, 2)) for n in a])
+    counts -= 7 * np.maximum(0, -((20 - counts) // 7))
+    o = rng.integers(0, 99, 32).astype(I32)
+    wanted = o.copy()
+    wanted[p] += (counts + p + 1).astype(I32)
+    check(text, {"A": a, "P": p, "O": o, "S": poison((32,), I32)}, {"O": wanted, "S": counts})
+
+
+@pytest.mark.parametrize("given", ["t + 1", "3"])
+def test_a_value_cannot_be_written_through(given: str) -> None:
+    text = f"""
+@T.macro
+def bump(x: T.Ref):
+    x = x + 1
+@T.prim_func
+def k(O: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        t = T.get_thread_binding()
+        bump({given})
+        O[t] = t
+"""
+    assert (found := refused(text)).code == "TL0206" and found.span.line == 12

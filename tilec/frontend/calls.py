@@ -204,13 +204,25 @@ def _snapshots(m: Machine, function: Function, names: dict[str, Value], span: Sp
         return names
     result = dict(names)
     for name, value in names.items():
-        if isinstance(value, Ref) and (is_region(value) or uses(function.node, name, _REGION_VERBS)):
+        if by_reference(function, name):
+            result[name] = _referred(m, function, name, value, span)
             continue
-        if is_var(value) and by_reference(function, name):
+        if isinstance(value, Ref) and (is_region(value) or uses(function.node, name, _REGION_VERBS)):
             continue
         if isinstance(value, (Ref, Expr, Buffer, Vec)):
             result[name] = snapshot(m, value, name, span)
     return result
+
+
+def _referred(m: Machine, function: Function, name: str, value: Value, span: Span) -> Value:
+    """What a T.Ref parameter stands for: a variable or a tile itself, or an element at indices that are computed now."""
+    if isinstance(value, Ref) and not is_region(value):
+        return value if value.variable else replace(value, items=tuple(snapshot(m, i, name, span) for i in value.items), variable=True)
+    if not isinstance(value, (Buffer, Ref)) and name in assigned(function.node.body):
+        text = f"`{name}` is written through, but what is given here cannot be assigned to"
+        where = Label(function.span, f"`{function.name}` is defined here")
+        raise m.fail("TL0206", text, span, where, help="give a T.alloc_var or an element")
+    return value
 
 
 def by_reference(function: Function, name: str) -> bool:

@@ -82,7 +82,9 @@ def _near(frame: Frame, name: str, builtins: Mapping[str, Value]) -> str:
 
 
 def is_var(value: Any) -> bool:
-    """True for the buffer of T.alloc_var."""
+    """True for the buffer of T.alloc_var, and for the element that a T.Ref parameter stands for."""
+    if isinstance(value, Ref):
+        return value.variable
     return isinstance(value, Buffer) and (value.scope is Scope.VAR or lanes.is_variable(value))
 
 

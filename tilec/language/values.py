@@ -38,6 +38,7 @@ class Ref:
     buffer: Buffer
     items: tuple[Any, ...]  # Expr, int or Slice, one per dimension given by the author
     span: Span = NOWHERE
+    variable: bool = False  # stands for a T.Ref parameter of a macro: assigning to the name stores to the element
 
 
 @record
