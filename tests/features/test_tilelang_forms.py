@@ -93,3 +93,27 @@ def k(A: T.Tensor((4, 32), "int32"), B: T.Tensor((4, 32), "int32")):
 """
     a = RNG.integers(-99, 99, (4, 32)).astype(np.int32)
     check(text, {"A": a, "B": poison((4, 32), np.int32)}, {"B": a[[1, 0, 3, 2]]}, arch="sm_90a")
+
+
+def test_what_types_buffers_and_expressions_tell() -> None:
+    text = """
+from tilelang import DataType
+
+assert T.float16.bits == 16 and T.float32x4.lanes == 4 and T.float32x4.bytes == 16 and T.bfloat16.itemsize == 2
+assert T.float4_e2m1fn.is_float4() and not T.float16.is_float4() and T.float4_e2m1fnx2.is_float4_e2m1fn()
+assert T.float16.as_torch() == T.float16 and DataType("int8").bits == 8 and T.dtype("half") == "float16"
+assert f"{T.float16}x2" == T.float16x2 and T.float16 in ["float16", "int8"] and {T.int8: 3}["int8"] == 3
+
+@T.prim_func
+def k(A: T.StridedTensor((4, 8), (8, 1), "float16"), B: T.Tensor((4, 8), "float32")):
+    with T.Kernel(1, threads=32):
+        s = T.alloc_shared((4, 8), A.dtype)
+        f = T.alloc_fragment(A.shape, "float32")
+        assert s.scope() in ("shared", "shared.dyn") and A.strides == (8, 1) and s.ndim == 2 and len(f.shape) == 2
+        T.copy(A, s)
+        for i, j in T.Parallel(*A.shape):
+            f[i, j] = s[i, j].astype(f.dtype) * (2.0 if s.dtype == "float16" else 1.0)
+        T.copy(f, B)
+"""
+    a = RNG.standard_normal((4, 8)).astype(np.float16)
+    check(text, {"A": a, "B": poison((4, 8), np.float32)}, {"B": a.astype(np.float32) * 2})

@@ -16,7 +16,7 @@ from tilec.frontend.classes import member
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, ClassValue, Instance, Iter
-from tilec.ir.dtypes import DType, lookup, vector_of
+from tilec.ir.dtypes import FLOAT4_E2M1, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
 from tilec.language import vectors
 from tilec.language.values import Marker, Ref, Value, Vec
@@ -104,7 +104,7 @@ def _dtype_attribute(dtype: DType | None, name: str) -> Value:
             return dtype.bytes
         case "lanes":
             return dtype.lanes
-        case "as_torch":
+        case "as_torch" | "is_float4" | "is_float4_e2m1fn" | "is_float4_e2m1_unpacked":
             return BoundMethod(dtype, name)
         case _:
             return BoundMethod(dtype.name, name) if name in _STR else None
@@ -118,7 +118,8 @@ def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs
         if is_device(owner):
             return _device_method(m, owner, name, args, kwargs)
         if isinstance(owner, DType):
-            return owner
+            one(name, args, kwargs, 0, 0)
+            return owner if name == "as_torch" else name != "is_float4_e2m1_unpacked" and owner.lane == FLOAT4_E2M1
         if name in _CHANGES and isinstance(owner, (list, dict, set)):
             m.may_change(owner, span)
             args = tuple(snapshot(m, a, "item", span) for a in args)
