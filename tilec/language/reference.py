@@ -36,6 +36,12 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - 4-bit elements lie two a byte, the first in the low half: a tensor of K of them is passed as one of K / 2 bytes (int8 for int4,
   uint8 for the others). They are computed as int8, uint8 and float16; float8_e8m0fnu, an exponent, as float32. Two elements of a
   byte must be written by one thread: in T.Parallel, at an even number plus its last variable. T.gemm spreads them out first.
+- `float32x4` and the like, of every type but bool, with 2, 4, 8, 16, 32 or 64 lanes: types of tensors, tiles, private arrays and
+  variables. `T.float32x4(x, y, z, w)` makes one. Operations, functions and casts are done lane by lane, numbers beside them count for
+  each lane. A slice of so many elements, and an element under `T.Ramp(i, 1, 4)`, are vectors too where a value is needed. The Tile IR
+  has none: a tensor of them is passed as one with a dimension more, `float32x4[N]` as `float32[N, 4]`.
+- 6-bit floats, single bits and the 8-bit floats of other GPUs (`float8_e4m3fnuz` and the like) are refused: neither conversions nor
+  tensor cores of these GPUs know them.
 - Casts: floats round to nearest even, to an integer they truncate and stop at the nearest end, NaN becomes 0; 8-bit floats saturate to
   the largest finite value and keep NaN; anything to bool is `!= 0`.
 - `max`, `min`, their reductions, scans and atomics drop NaN. `T.clamp(x, lo, hi)` is `min(max(x, lo), hi)`: NaN becomes `lo`.
