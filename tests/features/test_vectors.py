@@ -257,3 +257,23 @@ def k(A: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float32")):
 """
     a = floats(4)
     check(text, {"A": a, "C": np.zeros(4, np.float32)}, {"C": a})
+
+
+def test_pairs_of_4_bit_floats() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((4, 16), T.float4_e2m1fnx2), B: T.Tensor((4, 32), "float16"), C: T.Tensor((4, 16), T.float4_e2m1fnx2)):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        for r in T.serial(2):
+            n = r * 32 + tx
+            B[n // 16, n % 16 * 2:n % 16 * 2 + 2] = T.cast(A[n // 16, n % 16], "float16x2")
+        for i, j in T.Parallel(4, 16):
+            C[i, j] = A[3 - i, j]
+"""
+    a = RNG.integers(0, 256, (4, 16)).astype(np.uint8)
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float16)
+    table = np.concatenate([table, -table])
+    want = np.stack([table[a & 15], table[a >> 4]], -1).reshape(4, 32)
+    values = {"A": a[..., None], "B": poison((4, 32), np.float16), "C": poison((4, 16, 1), np.uint8)}
+    check(text, values, {"B": want, "C": a[::-1, :, None]})

@@ -232,7 +232,7 @@ class _Unpacking:
                 if self.even(dst) and isinstance(value, Const):
                     return Fill(self.half(dst), self.both(value, dst.buffer), s.span)
                 return self.statement(elementwise(dst, value, None, s))
-            case Parallel(variables, extents, body, span) if any(isinstance(x, Store) and _nibbles(x.buffer) for x in walk_stmt(body)):
+            case Parallel(variables, extents, body, span) if any(isinstance(x, Store) and _divided(x.buffer) for x in walk_stmt(body)):
                 return self.pairs(variables, extents, body, span)
             case Store(buffer, indices, value, span) if _packed(buffer):
                 self.own(s)
@@ -303,7 +303,7 @@ class _Unpacking:
     def own(self, s: Store) -> None:
         """Refuses stores of neighbouring threads to one byte."""
         inside = walk_expr(self.resolved(s.indices[-1]))
-        if _nibbles(s.buffer) and any(isinstance(x, Var) and x.kind is VarKind.THREAD for x in inside):
+        if _divided(s.buffer) and any(isinstance(x, Var) and x.kind is VarKind.THREAD for x in inside):
             text = f"threads that are neighbours would write one byte of `{s.buffer.name}`, which holds two {s.buffer.dtype} elements"
             raise self.b.error("TL0302", text, *buffer_label(s.buffer), span=s.span, help="write the elements in T.Parallel")
 
@@ -311,7 +311,7 @@ class _Unpacking:
         """A loop that stores 4-bit elements, two neighbours of its last variable at a time by one thread."""
         last, count = variables[-1], constant(extents[-1])
         for x in walk_stmt(body):
-            if isinstance(x, Store) and _nibbles(x.buffer) and not self._follows(x.indices[-1], last, count):
+            if isinstance(x, Store) and _divided(x.buffer) and not self._follows(x.indices[-1], last, count):
                 text = f"different threads would write one byte of `{x.buffer.name}`, which holds two {x.buffer.dtype} elements"
                 hint = f"let the last index of `{x.buffer.name}` be an even number plus `{last.name}`, of an even extent"
                 raise self.b.error("TL0302", text, *buffer_label(x.buffer), span=x.span, help=hint)
@@ -367,6 +367,11 @@ def _packed(buffer: Buffer) -> bool:
 
 def _nibbles(buffer: Buffer) -> bool:
     return _packed(buffer) and buffer.dtype.bits == 4
+
+
+def _divided(buffer: Buffer) -> bool:
+    """True where neighbouring elements share a byte; the lanes of a vector are one element of whole bytes."""
+    return _nibbles(buffer) and not buffer.lanes
 
 
 def _bits(byte: Load, shift: Expr, dtype: DType) -> Expr:
