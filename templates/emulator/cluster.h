@@ -2,11 +2,11 @@
 #pragma once
 
 __device__ __forceinline__ int cluster_rank() { return tilec_cluster_rank(); }
-__device__ __forceinline__ void cluster_arrive(TILEC_SITE) { tilec_cluster_arrive(tilec_line); }
-__device__ __forceinline__ void cluster_arrive_relaxed(TILEC_SITE) { tilec_cluster_arrive(tilec_line); }
+__device__ __forceinline__ void cluster_arrive(TILEC_SITE) { tilec_cluster_arrive(true, tilec_line); }
+__device__ __forceinline__ void cluster_arrive_relaxed(TILEC_SITE) { tilec_cluster_arrive(false, tilec_line); }
 __device__ __forceinline__ void cluster_wait(TILEC_SITE) { tilec_cluster_wait(tilec_line); }
 __device__ __forceinline__ void cluster_sync(TILEC_SITE) {
-  tilec_cluster_arrive(tilec_line);
+  tilec_cluster_arrive(true, tilec_line);
   tilec_cluster_wait(tilec_line);
 }
 template <typename T>

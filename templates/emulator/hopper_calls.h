@@ -19,7 +19,7 @@ void tilec_tma_multicast(void* dst, const void* map, void* barrier, int rank, in
 void tilec_mbarrier_arrive_at(void* barrier, int rank, int bytes, int line);
 void tilec_bulk_copy_at(void* dst, const void* src, int bytes, void* barrier, int rank, int line);
 int tilec_cluster_rank();
-void tilec_cluster_arrive(int line);
+void tilec_cluster_arrive(bool visible, int line);
 void tilec_cluster_wait(int line);
 void* tilec_peer(const void* p, int rank, int line);
 void tilec_tma_store(const void* map, const void* src, int rank, int x, int y, int z, int u, int v, int line);

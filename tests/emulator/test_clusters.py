@@ -141,6 +141,7 @@ RACY = {
     "read, then pushed": "  cluster_sync();\n  C[base + t] = inbox[t];\n  *cluster_peer(inbox + t, next) = 5;\n  cluster_sync();",
     "pulled while written": "  cluster_sync();\n  tile[t] = A[base + t];\n  C[base + t] = *cluster_peer(tile + t, next);\n  cluster_sync();",
     "an arrival without a wait": PUSH.replace("  cluster_sync();\n  C[", "  cluster_arrive();\n  C[") + "\n  cluster_wait();\n  cluster_sync();",
+    "an arrival that makes nothing visible": PUSH.replace("  cluster_sync();\n  C[", "  cluster_arrive_relaxed();\n  cluster_wait();\n  C[") + "\n  cluster_sync();",
     "two blocks push": "  cluster_sync();\n  if (rank != 2) *cluster_peer(inbox + t, 2) = rank;\n  cluster_sync();\n  C[base + t] = inbox[t];",
     "a signal nobody waits for": SIGNAL.replace("  mbarrier_wait(bar, 0);", "  tile[t] = 0;\n  mbarrier_wait(bar, 0);"),
 }  # fmt: skip

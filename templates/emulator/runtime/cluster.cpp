@@ -142,11 +142,12 @@ using namespace tilec;
 
 int tilec_cluster_rank() { return active_rank; }
 
-void tilec_cluster_arrive(int line) {
+// What is not made visible is not ordered either, for those who wait.
+void tilec_cluster_arrive(bool visible, int line) {
   if (current->cluster_arrivals > current->cluster_waits) fail("fault", line, "a thread comes at the cluster's barrier again without having waited there");
   ++current->cluster_arrivals;
   ++arrived;
-  races_cluster_arrive();
+  if (visible) races_cluster_arrive();
   complete_if_all_came();
 }
 
