@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 
 from tests.compiling import compile_text, run_reference
-from tests.hopper.kernels import NUMPY, Array
+from tests.hopper.kernels import MODES, NUMPY, Array
 from tilec import emulator
 from tilec.driver import Compiled
-
-MODES = [
-    emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3), emulator.Mode("lazy", "real", 4),
-    emulator.Mode("eager", "apart", 5), emulator.Mode("random", "apart", 6),
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

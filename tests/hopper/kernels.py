@@ -14,6 +14,12 @@ from tilec import emulator
 from tilec.driver import Compiled
 
 Array = npt.NDArray[Any]
+MODES = [
+    emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3), emulator.Mode("lazy", "real", 4),
+    emulator.Mode("eager", "apart", 5), emulator.Mode("random", "apart", 6),
+]  # fmt: skip
+"""Every asynchrony and both ways to place tiles; the first three have each at least once."""
+
 NUMPY: dict[str, Any] = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "int8": np.int8, "int32": np.int32,
     "float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,

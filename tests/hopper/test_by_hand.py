@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.compiling import compile_text, run_reference
-from tests.hopper.by_hand import MODES, Hand, difference, emulate
+from tests.hopper.by_hand import Hand, difference, emulate
+from tests.hopper.kernels import MODES
 from tests.toolchain import needs_gxx
 from tilec import emulator
 from tilec.plan.plan import PGemm

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hopper.kernels import Gemm, run
+from tests.hopper.kernels import MODES, Gemm, run
 from tests.toolchain import needs_gxx
-from tilec import emulator
 
 pytestmark = needs_gxx
 
-MODES = [
-    emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3), emulator.Mode("lazy", "real", 4),
-    emulator.Mode("eager", "apart", 5), emulator.Mode("random", "apart", 6),
-]  # fmt: skip
 KERNEL = Gemm(bn=128)
 SIZE = (700, 320, 832)
 

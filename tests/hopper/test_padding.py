@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hopper.kernels import Gemm, run
+from tests.hopper.kernels import MODES, Gemm, run
 from tests.toolchain import needs_gxx
-from tilec import emulator
 from tilec.emit.hosteval import evaluate
 from tilec.emit.manifest import parse
 from tilec.plan.hopper import gemm_padding
-
-MODES = [emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3)]
 
 
 def padded_text(g: Gemm, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -31,7 +28,7 @@ FORMS = [
 def test_any_rows(g: Gemm, monkeypatch: pytest.MonkeyPatch) -> None:
     text = padded_text(g, monkeypatch)
     limit = 0.0 if g.out == "int32" else 1e-2 if g.acc == "float16" else 4e-3 if g.out == "bfloat16" else 1e-3
-    for mode, size in zip(MODES, ((135, 137, 133), (200, 136, 71), (129, 263, 72)), strict=True):
+    for mode, size in zip(MODES[:3], ((135, 137, 133), (200, 136, 71), (129, 263, 72)), strict=True):
         outcome, error = run(text, g, size, mode)
         assert outcome.ok, outcome
         assert error <= limit

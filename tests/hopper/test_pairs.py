@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hopper.kernels import Gemm, run
+from tests.hopper.kernels import MODES, Gemm, run
 from tests.toolchain import needs_gxx
-from tilec import emulator
 from tilec.emit.hosteval import evaluate
 from tilec.emit.manifest import parse
 
-MODES = [
-    emulator.Mode("lazy", "apart", 1), emulator.Mode("eager", "real", 2), emulator.Mode("random", "real", 3), emulator.Mode("lazy", "real", 4),
-    emulator.Mode("eager", "apart", 5), emulator.Mode("random", "apart", 6),
-]  # fmt: skip
 KERNEL = Gemm(bn=128, sizes=(600, 264, 840))
 SIZE = (600, 264, 840)
 
