@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.compiling import compile_text, run_reference
-from tests.hopper.kernels import MODES, NUMPY, Array
+from tests.hopper.kernels import NUMPY, Array
 from tilec import emulator
 from tilec.driver import Compiled
 
@@ -115,4 +115,4 @@ def emulate(text: str, symbol: str, values: dict[str, Array], mode: emulator.Mod
     return emulator.build(text).run(f"{symbol}_launch", out, mode, timeout_s), out
 
 
-__all__ = ["MODES", "Hand", "difference", "emulate", "run_reference"]
+__all__ = ["Hand", "difference", "emulate", "run_reference"]
