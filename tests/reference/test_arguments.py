@@ -41,8 +41,8 @@ def test_parameters_may_be_extents():
         ("[M](A: float32[M], B: float32[M])", {"A": (3,), "B": (4,)}, {}, "dimension 0 of `B` is 4, but 3"),
         ("[M](A: float32[M, 8])", {"A": (3, 9)}, {}, "dimension 1 of `A` is 9, but 8"),
         ("[M](A: float32[M])", {"A": (3,)}, {"M": 5}, "is 3, but 5"),
-        ("[M](A: float32[2 * M])", {"A": (3,)}, {}, "extents M do not follow"),
-        ("[M](A: float32[M])", {"A": (3, 3)}, {}, "1 dimensions, the array has 2"),
+        ("[M](A: float32[2 * M])", {"A": (3,)}, {}, "extent M does not follow"),
+        ("[M](A: float32[M])", {"A": (3, 3)}, {}, "1 dimension, the array has 2"),
     ],
 )  # fmt: skip
 def test_contradictions_are_told(signature, shapes, given, told):

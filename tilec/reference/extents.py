@@ -34,14 +34,15 @@ def infer_extents(kernel: Kernel, arrays: Mapping[str, Array], given: Mapping[st
             raise InputError(f"{where} is {value}, but {found} is expected")
     missing = [v.name for v in kernel.extents if v not in known]
     if missing:
-        raise InputError(f"the extents {', '.join(missing)} do not follow from the arrays; pass them: -D {missing[0]}=...")
+        told = f"the extent {missing[0]} does" if len(missing) == 1 else f"the extents {', '.join(missing)} do"
+        raise InputError(f"{told} not follow from the arrays; pass {' '.join(f'-D {n}=VALUE' for n in missing)}")
     return known
 
 
 def _facts(buffer: Buffer, array: Array) -> list[tuple[Expr, int, str]]:
     """What an array says: (expression, its value, where that comes from). A stride along one element says nothing."""
     if array.ndim != buffer.rank:
-        raise InputError(f"`{buffer.name}` has {buffer.rank} dimensions, the array has {array.ndim}")
+        raise InputError(f"`{buffer.name}` has {buffer.rank} dimension{'s' * (buffer.rank != 1)}, the array has {array.ndim}")
     facts = [(e, n, f"dimension {d} of `{buffer.name}`") for d, (e, n) in enumerate(zip(buffer.shape, array.shape, strict=True))]
     for d, e in enumerate(buffer.strides or ()):
         if array.shape[d] > 1 and array.size:

@@ -118,7 +118,7 @@ def _typed(array: Array, tensor: Buffer) -> Array:
     """The array in the parameter's type; strides are kept where the type is right already."""
     wanted = np_dtype(tensor.dtype)
     if array.ndim != tensor.rank:
-        raise RunError(f"`{tensor.name}` has {tensor.rank} dimensions, the array given has {array.ndim}")
+        raise RunError(f"`{tensor.name}` has {tensor.rank} dimension{'s' * (tensor.rank != 1)}, the array given has {array.ndim}")
     if array.dtype == wanted:
         return array
     return np.asarray(cast(array, tensor.dtype)).astype(wanted)
