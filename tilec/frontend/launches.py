@@ -18,6 +18,7 @@ from tilec.frontend.finish import extents
 from tilec.frontend.machine import Flow, Machine, is_device
 from tilec.frontend.names import assigned, target_names
 from tilec.frontend.request import roots
+from tilec.frontend.skips import without_returns
 from tilec.frontend.values import Frame, Stale
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import BLOCK_CALLS, WARP_CALLS, Call, Const, Var, VarKind
@@ -134,7 +135,7 @@ def record_launch(
             body()
     finally:
         state, b.launch = b.launch, None
-    body_: Stmt = Seq(tuple(statements), span)
+    body_: Stmt = Seq(tuple(without_returns(statements, span)), span)
     hand = by_hand(body_)
     if not hand:
         body_ = without_controls(settle_groups(b, body_, state.groups))

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilec.diagnostics import Span
+from tilec.diagnostics import Span, error
 from tilec.ir.dtypes import BOOL, INT32
 from tilec.ir.expr import Buffer, Compare, Const, Load, Scope, Unary
-from tilec.ir.tile import Alloc, Continue, If, Seq, Stmt, Store
+from tilec.ir.tile import Alloc, Continue, Control, If, Seq, Stmt, Store
+from tilec.ir.visit import walk_stmt
+from tilec.language.sync import LEAVE
 
 
 def without_continue(body: Sequence[Stmt], span: Span) -> list[Stmt]:
@@ -24,6 +26,31 @@ def without_continue(body: Sequence[Stmt], span: Span) -> list[Stmt]:
     if not any(_skips(s) for s in body):
         return list(body)
     return _Guard(span).whole(body)
+
+
+def without_returns(body: Sequence[Stmt], span: Span) -> list[Stmt]:
+    """The statements of a launch without T.thread_return: what follows it is under a condition. Raises TL0204 for one in a loop."""
+    inside = next((s for top in body for s in walk_stmt(top) if isinstance(s, Control) and s.kind == LEAVE), None)
+    if inside is None:
+        return list(body)
+    out = without_continue([_jumping(s) for s in body], span)
+    inside = next((s for top in out for s in walk_stmt(top) if isinstance(s, Control) and s.kind == LEAVE), None)
+    if inside is not None:
+        text = "`T.thread_return` leaves a kernel from its top level or a branch, not from a loop"
+        raise error("TL0204", text, inside.span, help="break out of the loop, and return behind it")
+    return out
+
+
+def _jumping(s: Stmt) -> Stmt:
+    match s:
+        case Control(kind=kind, span=span) if kind == LEAVE:
+            return Continue(span)
+        case Seq(body):
+            return Seq(tuple(map(_jumping, body)), s.span)
+        case If(cond, then, orelse):
+            return If(cond, _jumping(then), _jumping(orelse), s.span)
+        case _:
+            return s
 
 
 class _Guard:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilec.ir.dtypes import INT32, INT64, UINT32
 from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
-from tilec.ir.tile import Alloc, Barrier, Copy, Evaluate, For, Print, Seq, Stmt, Trap
+from tilec.ir.tile import Alloc, Barrier, Control, Copy, Evaluate, For, Print, Seq, Stmt, Trap
 from tilec.language.access import as_expr
 from tilec.language.arith import truth
 from tilec.language.bind import Entry, ignored, works
@@ -79,6 +79,16 @@ def _outside_parallel(b: Builder, name: str) -> None:
         raise b.error("TL0205", text, help="its iterations are independent; move it out of the loop")
 
 
+LEAVE = "leave"
+"""The kind of the Control that T.thread_return leaves behind until the launch is complete."""
+
+
+def thread_return(b: Builder) -> None:
+    """The thread is done with the launch; statements of the whole block may follow only where all threads agree."""
+    _outside_parallel(b, "thread_return")
+    b.emit(Control(LEAVE, span=b.span))
+
+
 def device_assert(b: Builder, condition: Any, msg: Any = "") -> None:
     """Stops the kernel with a message when the condition is false."""
     in_kernel(b, "device_assert")
@@ -137,6 +147,7 @@ ENTRIES: tuple[Entry, ...] = (
     + works(sync_warp, "syncwarp")
     + works(named_barrier_arrive)
     + works(tvm_storage_sync)
+    + works(thread_return)
     + works(device_assert)
     + ignored(assume, host=True)
     + works(print_)

@@ -220,7 +220,7 @@ ENTRIES: tuple[Entry, ...] = (
     + refused("use T.device_assert", "Assert")
     + refused("write `break`", "loop_break", "break_loop")
     + refused("write `continue`", "continue_loop")
-    + refused("put what follows under an `if`", "thread_return", "ret")
+    + refused("put what follows under an `if`", "ret")
     + refused("use T.reduce_sum and its kin, or T.comm_reducer with T.tvm_thread_allreduce", "CommReducer", "Reduce", "init")
     + refused(
         "write a @T.prim_func with annotated parameters", "arg", "func_name", "func_ret", "target", "meta_var", "block_name_suffix_context",
