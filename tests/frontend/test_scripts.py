@@ -11,6 +11,7 @@ from tests.toolchain import needs_gxx
 from tilec.diagnostics import CompileError
 from tilec.frontend import ArgSpec
 from tilec.ir.expr import Buffer, Const
+from tilec.ir.text import show
 from tilec.ir.tile import Copy
 from tilec.ir.visit import walk_stmt
 
@@ -153,3 +154,27 @@ def k(X, n: int = 4):
 """
     (kernel,) = read_text(text, args={"X": ArgSpec("float32", (32, 4))}).kernels
     assert str(kernel.params[0].dtype) == "tfloat32"
+
+
+MARKED = """
+from tilelang.tools.cuda import iket
+
+@T.prim_func
+def k(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+    with T.Kernel(2, threads=32) as bx, iket.range("block"):
+        iket.mark("enter", payload=iket.payload(bx, dtype="int32"))
+        for i in T.Parallel(32):
+            at = bx * 32 + i
+            iket.range_push("store", payload=at)
+            B[at] = A[at] + 1
+            iket.range_pop("store")
+        with iket.range("nothing", payload=bx):
+            iket.mark("leave")
+"""
+
+
+def test_marks_for_a_profiler_change_nothing() -> None:
+    lines = [line.replace(', iket.range("block")', "") for line in MARKED.splitlines()]
+    plain = "\n".join(line for line in lines if "  iket." not in line and "nothing" not in line)
+    marked, bare = read_text(MARKED), read_text(plain)
+    assert show(marked) == show(bare)

@@ -146,7 +146,7 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.autotuner": {"autotune": Marker("autotune")},
         "tilelang.jit": {"jit": Marker("jit"), "JITKernel": Marker("annotation")},
         "tilelang.transform": {"PassConfigKey": root["PassConfigKey"], "simplify_prim_func": Marker("ignore")},
-        "tilelang.tools.cuda.iket": {"mark": _hint("mark")},
+        "tilelang.tools.cuda.iket": {name: _hint(name) for name in _MARKS} | {e.name: e.primitive() for e in threads.MARKED},
         "tilelang.carver.arch.driver": machine.DRIVER,
         "tilelang.contrib.nvcc": machine.NVCC,
         "tilelang.utils": utils,
@@ -187,6 +187,9 @@ _FILES = (
     "tile_schedule", "tir", "utils", "warp_specialize",
 )  # fmt: skip
 """Modules that the names of tilelang.language come from; here each has all of them."""
+
+_MARKS = ("mark", "payload", "PayloadSpec", "range_push", "range_pop", "range_start", "range_end")
+"""Functions of tilelang.tools.cuda.iket that mark a place for a profiler."""
 
 _HOST = (
     "Profiler", "TensorSupplyType", "par_compile", "register_c_postproc", "register_cuda_postproc", "register_hip_postproc", "env",

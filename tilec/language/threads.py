@@ -20,7 +20,7 @@ from tilec.ir.tile import (
 from tilec.ir.visit import map_stmt, walk_stmt
 from tilec.language.access import as_expr, host_int
 from tilec.language.arith import binary
-from tilec.language.bind import Entry, works
+from tilec.language.bind import Entry, ignored, works
 from tilec.language.builder import Builder
 from tilec.language.context import in_kernel
 from tilec.language.regions import is_element, write
@@ -128,6 +128,15 @@ def attr(b: Builder, node: Any, attr_key: Any = "", value: Any = None) -> WithSp
 def sblock(b: Builder, name: Any = "", no_realize: Any = False) -> WithSpec:
     """`with T.sblock("name"):` only groups the statements inside."""
     return WithSpec("sblock", lambda b, run: run())
+
+
+def marked(b: Builder, name: Any, payload: Any = None) -> WithSpec:
+    """`with iket.range("name"):` marks the statements inside for a profiler."""
+    return WithSpec("range", lambda b, run: run())
+
+
+MARKED: tuple[Entry, ...] = ignored(marked, name="range", host=True)
+"""Members of tilelang.tools.cuda.iket that statements stand in."""
 
 
 def comm_reducer(b: Builder, fcombine: Any, identity: Any = None) -> Reducer:
