@@ -36,7 +36,7 @@ kernel sum[](A: float16[64, 32], B: float16[32, 64], O: float32[64, 64]):
     alloc o: fragment float32[64, 64]
     copy A[0 +: 64, 0 +: 32] -> a
     copy B[0 +: 32, 0 +: 64] -> b_s
-    copy a -> r
+    copy A[0 +: 64, 0 +: 32] -> r
     gemm o += a @ b_s square clear true
     gemm o += r @ b_s square
     copy o -> O[0 +: 64, 0 +: 64]

@@ -70,6 +70,7 @@ class Setting:
     most_stages: int
     short: bool = False  # of registers: loads element by element go round by round, those of a product's operands not ahead
     rolled: bool = False  # still shorter: the steps of a product one by one
+    compact: bool = False  # of shared memory: reductions that need the same room beside their tiles share it
 
 
 @dataclass(slots=True)
@@ -542,8 +543,8 @@ class Lowering:
         layout = self.at.layouts[src]
         scratch = None
         if needs_scratch(layout, s.dim):
-            scratch = scratch_tile(src, dst, layout, s.dim)
-            self.scratch.append(scratch)
+            scratch = scratch_tile(src, dst, layout, s.dim, self.scratch if self.at.compact else ())
+            self.scratch += [] if scratch in self.scratch else [scratch]
         return PReduce(
             s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, lane_steps(layout, s.dim),
             partners(layout, s.dim), scratch, s.span,

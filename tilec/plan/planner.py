@@ -45,6 +45,7 @@ from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import flat, touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
+from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
@@ -184,7 +185,7 @@ def _half(room: _Room) -> Launch | None:
 def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
     hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch)) if by_hand(launch.body) else None
     teams = None if hand is None else hand.teams
-    body = launch.body if teams is None else arrive_each(launch.body, teams)
+    body = operands_in_place(launch.body) if teams is None else arrive_each(launch.body, teams)
     legal = legalise(body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
     return _Room(kernel, launch, threads, legal, options.target, written, options, hand, planned=prod(threads))
 
@@ -344,7 +345,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
-        short or room.rung.short, room.rung.rolled,
+        short or room.rung.short, room.rung.rolled, compact,
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tilec.ir.dtypes import INT32
@@ -55,8 +56,10 @@ def lanes_joined(steps: tuple[int, ...]) -> int:
     return joined
 
 
-def scratch_tile(src: Buffer, dst: Buffer, layout: FragmentLayout, dim: int) -> Buffer:
-    """A shared tile with one element for each result register and group of joined threads."""
+def scratch_tile(src: Buffer, dst: Buffer, layout: FragmentLayout, dim: int, known: Sequence[Buffer] = ()) -> Buffer:
+    """A shared tile with one element for each result register and group of joined threads: one of the `known` ones if it will do."""
     results = prod(d.size for d in layout.regs if d.dim != dim)
     slots = layout.threads // lanes_joined(lane_steps(layout, dim))
-    return Buffer(f"{src.name}_parts", dst.dtype, (Const(results, INT32), Const(slots, INT32)), Scope.SHARED, span=src.span)
+    shape = (Const(results, INT32), Const(slots, INT32))
+    alike = (b for b in known if (b.dtype, b.shape) == (dst.dtype, shape))
+    return next(alike, None) or Buffer(f"{src.name}_parts", dst.dtype, shape, Scope.SHARED, span=src.span)

@@ -36,9 +36,10 @@ class Target:
         return min(self.registers_per_thread_max, self.registers_per_sm // threads // 8 * 8)
 
     def blocks_that_fit(self, threads: int, registers: int, shared: int) -> int:
-        """Blocks of `threads` with `registers` a thread and `shared` bytes that one multiprocessor holds at once."""
+        """Blocks of `threads` with `registers` a thread and `shared` bytes that one multiprocessor holds at once. More registers
+        than a thread of such a block can have are spilled: they keep no block out."""
         warps = -(-threads // 32)
-        per_warp = -(-registers * 32 // 256) * 256
+        per_warp = -(-min(registers, self.registers_for(threads)) * 32 // 256) * 256
         by_registers = self.registers_per_sm // max(1, per_warp * warps)
         by_shared = self.shared_per_sm // (shared + self.shared_reserved)
         return min(by_registers, by_shared, self.threads_per_sm // (warps * 32), self.blocks_per_sm)
