@@ -43,7 +43,7 @@ def layer_norm_long(M: int = 1024, N: int = 65536, held: int = 16384, dtype: str
             for p, j in T.Parallel(kept, step):
                 away[p, j] *= away[p, j]
             T.reduce_sum(away, squares, dim=0)
-            for p in T.serial(parts - kept):
+            for p in T.unroll(parts - kept, unroll_factor=2):
                 for j in T.Parallel(step):
                     x = T.cast(rest[p * step + j], "float32") - pivot[0]
                     sums[j] += x

@@ -302,8 +302,8 @@ class BodyWriter:
             advance = f"++{name}" if step > 0 else f"--{name}"
         body = self.sequence(s.body, inner)
         text = render(
-            "parallel/for.cu.jinja", unroll=s.unroll, type=kind, var=name, start=start, relation=relation, stop=stop, advance=advance,
-            body=body,
+            "parallel/for.cu.jinja", unroll=s.unroll, factor=s.factor, type=kind, var=name, start=start, relation=relation, stop=stop,
+            advance=advance, body=body,
         )
         return "\n".join(("{", *lead, text, "}")) if lead else text
 

@@ -215,7 +215,7 @@ class _Recorder:
         var = self._var(0, dtype)
         body = self._record("vectorized" if spec.kind == "vectorized" else "serial")
         place = _outline(self.span, spec)
-        m.b.emit(For(var, start, stop, step, spec.kind, body, spec.options.get("num_stages"), place))
+        m.b.emit(For(var, start, stop, step, spec.kind, body, spec.options.get("num_stages"), place, spec.options.get("unroll_factor", 0)))
 
     def parallel(self, spec: LoopSpec) -> None:
         """One nest of independent iterations."""

@@ -219,7 +219,8 @@ class _Statements(Reader):
         if len(bounds) != 3:
             self.fail("a loop has a start, a stop and a step")
         stages = self.number() if self.accept("stages") else None
-        return For(var, bounds[0], bounds[1], bounds[2], kind, self.inside(), stages, span)
+        factor = self.number() if self.accept("factor") else 0
+        return For(var, bounds[0], bounds[1], bounds[2], kind, self.inside(), stages, span, factor)
 
     def _simple(self, word: str, span: Span) -> Stmt:
         match word:

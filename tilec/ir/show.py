@@ -292,7 +292,7 @@ def _stmt(s: Stmt, names: Names, indent: str) -> list[str]:
     match s:
         case For(var, start, stop, step, kind, body, stages):
             bounds = ", ".join(_expr(e, names, 0) for e in (start, stop, step))
-            staged = "" if stages is None else f" stages {stages}"
+            staged = ("" if stages is None else f" stages {stages}") + (f" factor {s.factor}" if s.factor else "")
             return [*lines, f"{indent}for {_typed(var, names)} in {kind}({bounds}){staged}:", *_body(body, names, deeper)]
         case Parallel(variables, extents, body):
             index = ", ".join(_typed(v, names) for v in variables)

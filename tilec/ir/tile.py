@@ -39,7 +39,8 @@ class Seq:
 class For:
     """A counted loop; bounds and step are taken once. `kind` is serial, unroll, vectorized or pipelined.
 
-    `num_stages` belongs to pipelined loops: None when the author gave none.
+    `num_stages` belongs to pipelined loops: None when the author gave none. `factor` belongs to unrolled ones: how many steps are
+    written out at a time, 0 for all.
     """
 
     var: Var
@@ -50,6 +51,7 @@ class For:
     body: Stmt
     num_stages: int | None = None
     span: Span = NOWHERE
+    factor: int = 0
 
 
 @record

@@ -27,8 +27,10 @@ def serial(b: Builder, start: Any, stop: Any = None, step: Any = None, annotatio
 def unroll(
     b: Builder, start: Any, stop: Any = None, step: Any = None, *, explicit: Any = False, unroll_factor: Any = None, annotations: Any = None
 ) -> LoopSpec:
-    """An ordinary loop that the CUDA compiler is asked to unroll."""
+    """An ordinary loop that the CUDA compiler is asked to unroll, `unroll_factor` steps at a time, or as a whole."""
     factor = None if unroll_factor is None else host_int(b, unroll_factor, "unroll_factor")
+    if factor is not None and factor < 1:
+        raise b.error("TL0206", f"unroll_factor must be positive, got {factor}")
     return counted(b, "unroll", start, stop, step, {} if factor is None else {"unroll_factor": factor})
 
 

@@ -205,7 +205,7 @@ class Lowering:
         self.loops += 1
         body = self.sequence((s.body,), inner, together)
         self.loops -= 1
-        return [PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span)]
+        return [PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span, s.factor)]
 
     def stores_once(self, body: Stmt) -> bool:
         """True when some store of `body` is the same for all threads, so that one of them does it."""
@@ -490,7 +490,7 @@ class Lowering:
                 case For():
                     self.note_loads((s.start, s.stop, s.step), facts)
                     body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step))
-                    out.append(PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span))
+                    out.append(PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span, s.factor))
                 case While(cond, inside, span):
                     self.note_loads((cond,), facts)
                     out.append(PWhile(cond, self.scalars((inside,), facts), span))

@@ -82,7 +82,7 @@ class PScalar:
 
 @record
 class PFor:
-    """A counted loop of each thread; `unroll` asks for full unrolling (register arrays inside are indexed by it)."""
+    """A counted loop of each thread; `unroll` asks for unrolling, `factor` steps at a time or, if 0, as a whole."""
 
     var: Var
     start: Expr
@@ -91,6 +91,7 @@ class PFor:
     body: PSeq
     unroll: bool = False
     span: Span = NOWHERE
+    factor: int = 0
 
 
 @record
