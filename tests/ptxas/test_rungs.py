@@ -21,7 +21,7 @@ def test_products_of_hoppers_own(n: int) -> None:
     body = bodies(compiled)["gemm"]
     assert body.rung == (0 if LADDERS["product"][n].portable else n) and bool(body.tensor_maps) is not LADDERS["product"][n].portable
     assert ("thread_index_anew" in compiled.cu) is LADDERS["product"][n].anew
-    assert ("if (grid_exists())" in compiled.cu) is LADDERS["product"][n].parts
+    assert ("if (grid_exists())" in compiled.cu) is (LADDERS["product"][n].parts > 0)
     outcome, off = run(compiled.cu, BIAS, (200, 136, 160), MODES["lazy"])
     assert outcome.ok and off < 1e-3, outcome
 

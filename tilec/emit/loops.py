@@ -82,9 +82,10 @@ class LoopWriter:
         if not s.parted or not levels:
             return nest(levels, values, guard, body)
         spell.need("grid_exists")
-        outer = max(1, len(levels) - 1)
-        part = f"if (grid_exists()) {{  // nobody can tell ahead: so loads stay here\n{nest(levels[outer:], values, guard, body)}\n}}"
-        return nest(levels[:outer], [], "", part)
+        *around, split = levels[: max(1, len(levels) - 1)]
+        inner = nest(levels[len(around) + 1 :], values, guard, body)
+        part = render("parallel/part.cu.jinja", var=split.var, count=split.count, size=s.parted, body=inner)
+        return nest(around, [], "", part) if around else part
 
     def levels(
         self, how: FragmentLayout | Spread, digits: tuple[Var, ...], vector: int, unroll: bool, facts: Facts

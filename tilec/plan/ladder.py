@@ -18,22 +18,25 @@ from tilec.record import record
 class Rung:
     """One configuration, as what differs from the planner's first choice.
 
-    Hopper's own bodies: `parts` keeps loads of element loops behind the products where they are; `anew` reads the number of a thread
-    again there; without `lag` both consumers start a tile at once; `take` are registers of the producer and of a consumer (0: as the
-    rules say); without `pairs` blocks do not work in pairs; without `held` the held tile stays in shared memory; without `carries` no
-    product runs on into the next step; `portable` gives the body up. Portable bodies: `short` loads operands when they are used, and
-    elements round by round; `rolled` leaves the steps of a product a loop; `threads` are those of the block (0: as many as planned);
-    without `bound`, no number of blocks is to fit a multiprocessor; `half` halves the columns of the launch's blocks.
+    Hopper's own bodies: `parts` are iterations of element loops behind the products whose loads may go together (0: all); `anew` reads
+    the number of a thread again there; without `lag` both consumers start a tile at once; `take` are registers of the producer and of a
+    consumer (0: as the rules say); without `pairs` blocks do not work in pairs; without `held` the held tile stays in shared memory;
+    without `lags` the maximum of an online softmax is exact; without `carries` no product runs on into the next step; `portable` gives
+    the body up.
+    Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
+    loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
+    `half` halves the columns of the launch's blocks.
     """
 
     name: str
     why: str
-    parts: bool = False
+    parts: int = 0
     anew: bool = False
     lag: bool = True
     take: tuple[int, int] = (0, 0)
     pairs: bool = True
     held: bool = True
+    lags: bool = True
     carries: bool = True
     portable: bool = False
     short: bool = False
@@ -57,22 +60,25 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "": (FIRST,),
     "product": (
         FIRST,
-        Rung("loads of results in parts", _PARTS, parts=True),
-        Rung("thread numbers anew", _ANEW, parts=True, anew=True),
-        Rung("no lag", _LAG, parts=True, anew=True, lag=False),
-        Rung("240 registers", "the producer can do with 24", parts=True, anew=True, lag=False, take=(24, 240)),
+        Rung("loads of results in parts", _PARTS, parts=16),
+        Rung("loads of results in smaller parts", _PARTS, parts=4),
+        Rung("thread numbers anew", _ANEW, parts=4, anew=True),
+        Rung("no lag", _LAG, parts=4, anew=True, lag=False),
+        Rung("240 registers", "the producer can do with 24", parts=4, anew=True, lag=False, take=(24, 240)),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "pairs": (
         FIRST,
-        Rung("loads of results in parts", _PARTS, parts=True),
-        Rung("thread numbers anew", _ANEW, parts=True, anew=True),
-        Rung("no lag", _LAG, parts=True, anew=True, lag=False),
+        Rung("loads of results in parts", _PARTS, parts=16),
+        Rung("loads of results in smaller parts", _PARTS, parts=4),
+        Rung("thread numbers anew", _ANEW, parts=4, anew=True),
+        Rung("no lag", _LAG, parts=4, anew=True, lag=False),
         Rung("no pairs", "the state of a pair takes registers", pairs=False),
     ),
     "stream": (
         FIRST,
         Rung("held tile in shared memory", "its words take registers", held=False),
+        Rung("exact maximum", "an old maximum beside the new one takes registers", held=False, lags=False),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "chain": (
@@ -88,6 +94,7 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("256 threads", _THREADS, bound=False, threads=256),
         Rung("256 threads, loads late", _SHORT, bound=False, threads=256, short=True),
         Rung("256 threads, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True),
+        Rung("384 threads, loads late", "rows of three times 64 go evenly to 12 warps", bound=False, threads=384, short=True),
         Rung("half the columns", _HALF, bound=False, threads=256, half=True),
         Rung("half the columns, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True, half=True),
     ),
@@ -118,7 +125,8 @@ class Vouched:
 
     `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only
     stores; one that computes; one that reads a tensor besides; the same in parts. `tensor`: what each further tensor takes. `spare`:
-    those that tiles of a streaming body must leave, `held`: how many more with the held tile among them. `plain`, `half`,
+    those that tiles of a streaming body must leave; `held`: how many more with the held tile among them; `statement`: for each statement
+    between the products beyond `statements`. `plain`, `half`,
     `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits,
     others; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside products may read.
     """
@@ -130,6 +138,8 @@ class Vouched:
     tensor: int = 8
     spare: int = 32
     held: int = -8
+    statements: int = 6
+    statement: int = 2
     plain: int = 100
     half: int = 105
     narrow: int = 60
@@ -171,15 +181,18 @@ def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensor
     return held - known + VOUCHED.tensor * max(0, tensors - 1)
 
 
-def stream_strain(spare: int, held: int) -> int:
-    """The same for a body that streams tiles, which leave `spare` registers to all else; the held tile takes `held` of those."""
-    return VOUCHED.spare + (held + VOUCHED.held if held else 0) - spare
+def stream_strain(spare: int, held: int, statements: int) -> int:
+    """The same for a body that streams tiles, which leave `spare` registers to all else; the held tile takes `held` of those, and
+    row statements some more."""
+    more = VOUCHED.statement * max(0, statements - VOUCHED.statements)
+    return VOUCHED.spare + more + (held + VOUCHED.held if held else 0) - spare
 
 
 @record
 class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
-    of its accumulators; whether all it multiplies is 16 bits wide; how many tensors its element loops read."""
+    of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
+    loops there are."""
 
     need: int
     there: int
@@ -187,6 +200,7 @@ class Load:
     products: tuple[tuple[int, int], ...] = ()
     narrow: bool = False
     tensors: int = 0
+    loops: int = 0
 
 
 def portable_strain(x: Load, rung: Rung) -> int:
@@ -197,4 +211,5 @@ def portable_strain(x: Load, rung: Rung) -> int:
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
     strain = x.need - x.there * share // 100
-    return max(1, strain) if x.products and x.tensors > VOUCHED.tensors and not rung.short else strain
+    moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
+    return max(1, strain) if moved and not rung.short else strain

@@ -174,7 +174,7 @@ class TileLoop:
     rows: bool = False
     extents: tuple[Expr, ...] = ()  # of `vars`
     alone: bool = False  # one round at a time, because registers are short
-    parted: bool = False  # its loads are not to be moved in front of all of it, for the same reason
+    parted: int = 0  # iterations of the second loop from inside whose loads may go together, for the same reason; 0: all
 
 
 @record

@@ -451,7 +451,9 @@ def _on_ladder(v: Variant, room: _Room, short: bool) -> Variant:
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
     there = room.target.registers_for(now * (max(1, launch.min_blocks) if rung.bound else 1))
     shapes = tuple((g.op.m, g.op.n) for g in products)
-    read = sum(b.scope is Scope.GLOBAL for s in walk_stmt(launch.body) if isinstance(s, Parallel) for b in touched([s])[0])
-    load = Load(v.registers, there, now, shapes, any(g.op.a_dtype.bits != 16 for g in products), read)
+    loops = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
+    read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
+    narrow = any(g.op.a_dtype.bits != 16 for g in products)
+    load = Load(v.registers, there, now, shapes, narrow, read, len(loops))
     strain = portable_strain(load, rung)
     return replace(v, ladder="portable", rung=number, below=next_rung("portable", number, effect), strain=strain, bound=rung.bound)

@@ -108,14 +108,15 @@ def plan_attention(r: Request) -> Variant | str:
     operands = _operands(found, facts)
     if isinstance(operands, str):
         return operands
-    out = _Builder(r, found, facts, consumers, *operands, rung=rung).variant()
+    builder = _Builder(r, found, facts, consumers, *operands, rung=rung)
+    out = builder.variant()
     if isinstance(out, str):
         return out
     spare = RULES.registers[consumers][1] - (need - RULES.spare)
     streamed = out.body.body[0]
     held = streamed.schedule.held_words if isinstance(streamed, Streamed) else 0
-    below = next_rung("stream", number, lambda x: (x.held and held > 0, x.portable))
-    return replace(out, ladder="stream", rung=number, below=below, strain=stream_strain(spare, held))
+    below = next_rung("stream", number, lambda x: (x.held and held > 0, x.lags and builder.lag is not None, x.portable))
+    return replace(out, ladder="stream", rung=number, below=below, strain=stream_strain(spare, held, len(found.rows)))
 
 
 def _operands(found: Match, facts: Facts) -> tuple[Operand, Operand, Operand] | str:
@@ -199,7 +200,7 @@ class _Builder:
         found = self.found
         threads = 128 * self.consumers
         self.softmax = lagging(found.prologue, found.rows, found.late, found.epilogue, found.scores, found.probs, found.out)
-        if self.softmax is not None and self.consumers in RULES.lag:
+        if self.softmax is not None and self.consumers in RULES.lag and self.rung.lags:
             self.lag = self.softmax
         rows = tuple(map(folded, found.rows if self.lag is None else self.lag.rows))
         parts = (found.prologue, found.mask, rows, found.late, found.epilogue)

@@ -123,7 +123,7 @@ def plan_gemm(r: Request) -> list[Variant] | str:
         return out
 
     def effect(x: Rung) -> object:
-        parts = x.parts and any(map(reads_tensors, found.epilogue))
+        parts = x.parts if any(map(reads_tensors, found.epilogue)) else 0
         return parts, x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.portable
 
     out = replace(out, ladder="product", rung=number, below=next_rung("product", number, effect))
@@ -231,7 +231,7 @@ class _Epilogue(Lowering):
 
     def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
         found = super().by_register(s, layout, facts)
-        return replace(found, parted=self.builder.rung.parts and not found.rows and reads_tensors(s))
+        return replace(found, parted=self.builder.rung.parts if not found.rows and reads_tensors(s) else 0)
 
 
 def reads_tensors(s: Stmt) -> bool:
