@@ -61,6 +61,42 @@ def test_bytes_are_given_when_all_threads_are_done(mode: str) -> None:
         assert np.array_equal(found[name], meant[name])
 
 
+SCRATCH = """
+import tilelang.language as T
+
+@T.prim_func
+def k(A: T.Tensor((41696,), "float32"), O: T.Tensor((3, 2), "float32")):
+    with T.Kernel(1, threads=128) as bx:
+        held = T.alloc_shared((41696,), "float32")
+        f = T.alloc_fragment((1024,), "float32")
+        total = T.alloc_fragment((1,), "float32")
+        most = T.alloc_fragment((1,), "float32")
+        T.copy(A, held)
+        T.copy(held[0:1024], f)
+        for step in T.serial(3):
+            T.reduce_sum(f, total)
+            T.reduce_max(f, most)
+            O[step, 0] = total[0]
+            O[step, 1] = most[0]
+            for i in T.Parallel(1024):
+                f[i] = f[i] * 2 + held[1024 + i]
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+def test_reductions_share_scratch_where_bytes_are_short(mode: str) -> None:
+    compiled = compile_text(SCRATCH)
+    assert LIMIT - 128 < compiled.plans[0].launches[0].variants[0].shared_bytes <= LIMIT
+    a = np.random.default_rng(6).integers(-9, 9, 41696).astype(np.float32)
+    wanted, f = [], a[:1024]
+    for _ in range(3):
+        wanted.append([f.sum(), f.max()])
+        f = f * 2 + a[1024:2048]
+    found = run_emulated(compiled, {"A": a, "O": np.zeros((3, 2), np.float32)}, mode)["O"]
+    assert np.array_equal(found, np.array(wanted, np.float32))
+
+
 @pytest.mark.parametrize("columns", [64, 128, 192, 320, 384, 576, 640, 1152])
 def test_compact_rows_meet_every_bank_once(columns: int) -> None:
     layout = conflict_free((32, columns), 2, compact=True)
