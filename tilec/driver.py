@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec.record import record
-from tilec.diagnostics import CompileError, Diagnostic, Severity, error
+from tilec.diagnostics import CompileError, Diagnostic, Severity, Span, error
 
 if TYPE_CHECKING:
     from tilec.ir.kernel import Kernel, Module
@@ -86,7 +87,24 @@ class _Clock:
 
 
 def compile_source(options: Options) -> Compiled:
-    """Reads, plans and emits. Raises CompileError for faults of the input, InternalFault for faults of tilec."""
+    """Reads, plans and emits. Raises CompileError for faults of the input, InternalFault for faults of tilec.
+
+    Passes follow the nesting of expressions: the interpreter's recursion limit is raised for the time of the call.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, STACK_DEPTH))
+    try:
+        return _compile(options)
+    except InternalFault as fault:
+        if not isinstance(fault.cause, RecursionError):
+            raise
+        place = Span(options.path, 1, 1, 1, 1)
+        raise error("TL0110", "this program is nested too deeply", place, help="split long expressions") from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _compile(options: Options) -> Compiled:
     clock = _Clock()
     module = read(options, clock.during)
     plans = plan_module(module, options, clock.during)
@@ -112,6 +130,9 @@ def emit_module(plans: Sequence[Plan], options: Options, during: During) -> str:
         lines = options.text.decode("utf-8-sig", errors="replace").splitlines()
         return emit(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
 
+
+STACK_DEPTH = 12_000
+"""The interpreter's recursion limit during a compilation: a chain of some thousand operators is no fault."""
 
 During = Callable[[str, str], Any]
 

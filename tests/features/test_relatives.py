@@ -301,3 +301,16 @@ def k(O: T.Tensor((32,), "int32")):
         O[t] = t
 """
     assert (found := refused(text)).code == "TL0206" and found.span.line == 12
+
+
+def test_a_sum_of_many_terms_and_a_pass_that_nests_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((8,), "int32"), O: T.Tensor((1,), "int32")):
+    with T.Kernel(1, threads=32):
+        O[0] = sum([A[n % 8] * n for n in range(600)])
+"""
+    a = np.random.default_rng().integers(-9, 9, 8).astype(I32)
+    check(text, {"A": a, "O": poison((1,), I32)}, {"O": [sum(a[n % 8] * n for n in range(600))]})
+    monkeypatch.setattr("tilec.driver.STACK_DEPTH", 1000)
+    assert refused(text.replace("600", "900")).code == "TL0110"

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -27,10 +29,22 @@ from tilec.reference.memory import DEFAULT_THREADS, Memory
 from tilec.reference.values import Array, Value, constant, np_dtype
 
 _MAX_TOGETHER = 4096
+_STACK_DEPTH = 12_000
 
 
 def _silent(text: str) -> None:
     """Drops what a kernel prints."""
+
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Raises the interpreter's recursion limit: evaluation follows the nesting of expressions."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _STACK_DEPTH))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def run(
@@ -60,7 +74,7 @@ def run(
                 raise InputError(f"no value for the parameter `{p.name}`")
             env[p] = constant(given[p.name], p.dtype)
     tensors = {p: arrays[p.name] for p in kernel.params if isinstance(p, Buffer)}
-    with np.errstate(all="ignore"):
+    with _deep_stack(), np.errstate(all="ignore"):
         for launch in kernel.launches:
             settings = Settings(kernel.flags, printed, max_steps, max_turns, pointed or {})
             _launch(launch, tensors, env, settings)
