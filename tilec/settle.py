@@ -23,6 +23,8 @@ from tilec.version import __version__
 
 MODES = ("auto", "always", "never")
 MOST_ATTEMPTS = 24
+HOPELESS = 512
+"""Registers a thread beyond what is known to fit for which no configuration makes up: nvcc takes minutes over such a body."""
 
 Key = tuple[str, str]
 
@@ -73,6 +75,8 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
         return first
     if mode == "never":
         return _by_rules(first, again, "")
+    if any(v.strain > HOPELESS for v in _bodies(first.plans)):
+        return _by_rules(first, again, "no configuration makes up for so many")
     archs = _archs(first.plans)
     answer = _ask(first, archs)
     if isinstance(answer, ptxas.Silence):
@@ -220,12 +224,15 @@ def _ruled(now: Attempt, reason: str) -> Attempt:
         fallen = [v for v in _bodies([p]) if v.rung]
         why = reason or "ptxas is not asked"
         lines = [f"{why}: rules decide"] + [f"{v.symbol}  {LADDERS[v.ladder][v.rung].name}" for v in fallen]
-        remarks = [
-            Diagnostic(
-                Severity.REMARK, "TL0512", f"{v.symbol} may spill: it is expected to take {v.strain} registers a thread more than is known "
-                f"to fit, and {why}", p.kernel.span, help="--ptxas auto with nvcc on the PATH finds out",
-            )
-            for v in far
-        ]  # fmt: skip
+        remarks = [_unvouched(v, p, why) for v in far]
         plans.append(replace(p, asked=tuple(lines) if far or fallen else (), notes=(*p.notes, *remarks)))
     return replace(now, plans=tuple(plans))
+
+
+def _unvouched(v: Variant, p: Plan, why: str) -> Diagnostic:
+    """A remark on a body that the rules do not vouch for; a warning where it is sure to spill."""
+    text, place = f"it is expected to take {v.strain} registers a thread more than is known to fit", p.kernel.span
+    if v.strain > HOPELESS:
+        return Diagnostic(Severity.WARNING, "TL0511", f"{v.symbol} spills: {text}", place, help="take smaller tiles, or more threads")
+    advice = "--ptxas auto with nvcc on the PATH finds out"
+    return Diagnostic(Severity.REMARK, "TL0512", f"{v.symbol} may spill: {text}, and {why}", place, help=advice)

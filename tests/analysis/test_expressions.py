@@ -15,7 +15,7 @@ from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import bounds, cannot_overflow, divisor, fits_int32
 from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import BOOL, INT8, INT32, INT64, UINT8, UINT32, DType, Kind, int_range, wrap
-from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Select, Unary, Var
+from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Select, Unary, Var, VarKind
 from tilec.ir.visit import walk_expr
 
 
@@ -259,3 +259,13 @@ def test_symbolic_proofs_hold(case: tuple[Expr, Facts, dict[Var, list[int]], lis
 def test_the_pool_lies_in_its_types(dtype: DType) -> None:
     lo, hi = int_range(dtype)
     assert all(lo <= n <= hi for v in POOL[dtype] for n in VALUES[v])
+
+
+def test_an_expression_that_holds_another_many_times_over_is_looked_into_once() -> None:
+    """Each step names the one before twice: 2^40 ways lead to x."""
+    x = Var("x", INT32, VarKind.LOOP)
+    e: Expr = x
+    for _ in range(40):
+        e = Binary("max", Binary("shr", e, Const(1, INT32), INT32), Binary("min", e, Const(5, INT32), INT32), INT32)
+    assert bounds(e) == (-1, 5)  # 40 halvings of the range of int32
+    assert bounds(e, Facts().with_range(x, 0, 9)) == (0, 5)

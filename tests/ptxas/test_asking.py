@@ -200,3 +200,24 @@ def test_the_same_bytes_whoever_asks_first(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / cache))
         texts.append(compile_text(DOUBTFUL, arch="sm_90a").cu)
     assert len(set(texts)) == 1
+
+
+HOPELESS = """
+import tilelang.language as T
+
+@T.prim_func
+def add(A: T.Tensor((512, 512), "float32"), B: T.Tensor((512, 512), "float32")):
+    with T.Kernel(1, threads=128):
+        tile = T.alloc_fragment((512, 512), "float32")
+        T.copy(A, tile)
+        for i, j in T.Parallel(512, 512):
+            tile[i, j] += 1.0
+        T.copy(tile, B)
+"""
+
+
+def test_a_tile_that_no_configuration_holds_is_told_without_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    compiled = compile_text(HOPELESS)
+    assert nvcc.calls == 0
+    assert any(d.code == "TL0511" and "registers a thread more" in d.message for d in compiled.diagnostics)

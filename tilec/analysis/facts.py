@@ -46,6 +46,8 @@ class Facts:
     known: Mapping[Var, VarFacts] = field(default_factory=lambda: MappingProxyType({}))
     ranges: dict[Var, tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Ranges of variables found so far: they follow from `known`, so remembering them changes no answer."""
+    seen: dict[int, tuple[Expr, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The same for expressions, by identity: one that is part of another many times over is looked into once."""
 
     def about(self, var: Var) -> VarFacts:
         """The entry of `var`, or an empty one."""

@@ -38,12 +38,18 @@ def bounds(e: Expr, facts: Facts = NO_FACTS) -> tuple[int | None, int | None]:
 
 def interval(e: Expr, facts: Facts = NO_FACTS) -> Interval:
     """`bounds` of an integer or bool expression, never None."""
+    if facts is NO_FACTS:
+        facts = Facts()  # that one is shared by all callers and remembers nothing
     if isinstance(e, Var) and e in facts.ranges:
         return facts.ranges[e]
+    if id(e) in facts.seen:
+        return facts.seen[id(e)][1]
     found = _interval(e, facts)
     known = found if found is not None and within(found, e.dtype) else int_range(e.dtype)
-    if isinstance(e, Var) and facts.known:  # the empty environment is shared by all callers and remembers nothing
+    if isinstance(e, Var):
         facts.ranges[e] = known
+    elif not isinstance(e, Const):
+        facts.seen[id(e)] = e, known
     return known
 
 

@@ -128,7 +128,8 @@ class Vouched:
     those that tiles of a streaming body must leave; `held`: how many more with the held tile among them; `statement`: for each statement
     between the products beyond `statements`. `plain`, `half`,
     `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits,
-    others; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside products may read.
+    others; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for all whose steps go
+    one by one. `tensors`: how many tensors element loops beside products may read.
     """
 
     stores: int = 192
@@ -143,6 +144,7 @@ class Vouched:
     plain: int = 100
     half: int = 105
     narrow: int = 60
+    several: int = 90
     rolled: int = 128
     tensors: int = 1
 
@@ -210,6 +212,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
     if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN):
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
+    share = share if len(x.products) == 1 else min(share, VOUCHED.several)
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
     return max(1, strain) if moved and not rung.short else strain
