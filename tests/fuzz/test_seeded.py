@@ -45,7 +45,7 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
 
     touched = 0
     monkeypatch.setattr(checking, "compile_text", faulty)
-    for p in gather(2026, 200):
+    for p in gather(2027, 200):
         cu = compile_text(p.text(), arch=p.arch).cu
         if FAULTS[fault](cu) == cu:
             continue
