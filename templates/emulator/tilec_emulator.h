@@ -176,18 +176,6 @@ inline void tilec_dense_half(unsigned* dense, const unsigned* a, unsigned e, int
     }
   }
 }
-__device__ __forceinline__ void mma_sp_m16n8k32_f16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
-  unsigned dense[2][4];
-  for (int half = 0; half < 2; ++half) tilec_dense_half(dense[half], a, e, half, tilec_line);
-  tilec_mma(tilec_mma_f16_f32, d, dense[0], b0, tilec_line);
-  tilec_mma(tilec_mma_f16_f32, d, dense[1], b1, tilec_line);
-}
-__device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
-  unsigned dense[2][4];
-  for (int half = 0; half < 2; ++half) tilec_dense_half(dense[half], a, e, half, tilec_line);
-  tilec_mma(tilec_mma_bf16_f32, d, dense[0], b0, tilec_line);
-  tilec_mma(tilec_mma_bf16_f32, d, dense[1], b1, tilec_line);
-}
 // The same of one half (32 columns) of 8-bit elements.
 inline void tilec_dense_bytes(unsigned* dense, const unsigned* a, unsigned e, int half, int tilec_line) {
   const int q = static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 4);
@@ -200,17 +188,25 @@ inline void tilec_dense_bytes(unsigned* dense, const unsigned* a, unsigned e, in
     dense[r] = (pair & 0xffu) << ((code & 3u) * 8) | (pair >> 8 & 0xffu) << ((code >> 2) * 8);
   }
 }
-__device__ __forceinline__ void mma_sp_m16n8k64_s8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+// A sparse product as two dense ones, of the halves that `spread` makes of the left operand.
+inline void tilec_mma_sparse(int kind, void (*spread)(unsigned*, const unsigned*, unsigned, int, int), void* d, const unsigned* a,
+                             const unsigned* b0, const unsigned* b1, unsigned e, int tilec_line) {
   unsigned dense[2][4];
-  for (int half = 0; half < 2; ++half) tilec_dense_bytes(dense[half], a, e, half, tilec_line);
-  tilec_mma(tilec_mma_s8_s32, d, dense[0], b0, tilec_line);
-  tilec_mma(tilec_mma_s8_s32, d, dense[1], b1, tilec_line);
+  for (int half = 0; half < 2; ++half) spread(dense[half], a, e, half, tilec_line);
+  tilec_mma(kind, d, dense[0], b0, tilec_line);
+  tilec_mma(kind, d, dense[1], b1, tilec_line);
+}
+__device__ __forceinline__ void mma_sp_m16n8k32_f16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  tilec_mma_sparse(tilec_mma_f16_f32, tilec_dense_half, d, a, b0, b1, e, tilec_line);
+}
+__device__ __forceinline__ void mma_sp_m16n8k32_bf16_f32(float* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  tilec_mma_sparse(tilec_mma_bf16_f32, tilec_dense_half, d, a, b0, b1, e, tilec_line);
+}
+__device__ __forceinline__ void mma_sp_m16n8k64_s8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
+  tilec_mma_sparse(tilec_mma_s8_s32, tilec_dense_bytes, d, a, b0, b1, e, tilec_line);
 }
 __device__ __forceinline__ void mma_sp_m16n8k64_u8_s32(int* d, const unsigned* a, const unsigned* b0, const unsigned* b1, unsigned e, TILEC_SITE) {
-  unsigned dense[2][4];
-  for (int half = 0; half < 2; ++half) tilec_dense_bytes(dense[half], a, e, half, tilec_line);
-  tilec_mma(tilec_mma_u8_s32, d, dense[0], b0, tilec_line);
-  tilec_mma(tilec_mma_u8_s32, d, dense[1], b1, tilec_line);
+  tilec_mma_sparse(tilec_mma_u8_s32, tilec_dense_bytes, d, a, b0, b1, e, tilec_line);
 }
 
 // ---- twins of ../prelude/warp.cuh -------------------------------------------------------------------------------

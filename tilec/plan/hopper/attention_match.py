@@ -21,7 +21,7 @@ from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Barrier, Copy, Fill, For, Gemm, Let, Parallel, Scan, Stmt, Store, While
 from tilec.ir.visit import storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import add, paired, static, whole
-from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
+from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, unfit
 from tilec.plan.hopper.parts import direct_stores
 from tilec.plan.hopper.plan import WARP_GROUP
 from tilec.plan.pipelines import flat, split, touched, used_outside
@@ -77,10 +77,8 @@ def match(launch: Launch, written: frozenset[Buffer]) -> Match | str:
     if placed is None:
         return ""
     at, loop = placed
-    if uses_threads(launch):
-        return "thread indices are used"
-    if loop.var.dtype != INT32:
-        return f"its loop counts in {loop.var.dtype}"
+    if reason := unfit(launch, loop):
+        return reason
     parts = split(loop, used_outside(launch.body, loop))
     where = [n for n, s in enumerate(parts.consumers) if isinstance(s, Gemm)]
     if loop.kind not in ("pipelined", "serial") or len(parts.producers) != 2 or len(where) != 2:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 
 from tilec.record import record
-from tilec.ir.dtypes import FLOAT32, INT32
+from tilec.ir.dtypes import FLOAT32
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Seq, Stmt, Store
 from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, whole
-from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
+from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, unfit
 from tilec.plan.pipelines import flat, split, touched, used_outside
 
 @record
@@ -47,10 +47,8 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     if placed is None:
         return "there is no loop around a gemm"
     at, loop = placed
-    if uses_threads(launch):
-        return "thread indices are used"
-    if loop.var.dtype != INT32:
-        return f"its loop counts in {loop.var.dtype}"
+    if reason := unfit(launch, loop):
+        return reason
     parts = split(loop, used_outside(launch.body, loop))
     gemms = [s for s in parts.consumers if isinstance(s, Gemm)]
     if loop.kind not in ("pipelined", "serial") or len(parts.producers) != 2 or len(gemms) != 1:

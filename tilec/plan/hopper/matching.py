@@ -44,6 +44,13 @@ def uses_threads(launch: Launch) -> bool:
     )
 
 
+def unfit(launch: Launch, loop: For) -> str:
+    """Why warp groups cannot take a loop, whatever it does; empty where they may."""
+    if uses_threads(launch):
+        return "thread indices are used"
+    return "" if loop.var.dtype == INT32 else f"its loop counts in {loop.var.dtype}"
+
+
 def resolved_lets(lets: Iterable[Let]) -> dict[Var, Expr]:
     """What each scalar stands for, in terms of none of them."""
     out: dict[Var, Expr] = {}
