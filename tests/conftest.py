@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / ".pytest_cache" / "bytecode")
+
+
+@pytest.fixture(autouse=True)
+def python_itself_stays_whole() -> Iterator[None]:
+    """Fails the test that wrote into the objects Python keeps one of: the bytes of length 1, which C code can reach by mistake."""
+    yield
+    damaged = [n for n in range(256) if ord(bytes([n])) != n]
+    assert not damaged, f"the test changed Python's own bytes objects {[hex(n) for n in damaged]}"
 
 
 def missing(what: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.emit.cexpr_cases import FAMILIES, device_text
+from tests.toolchain import needs_nvrtc, nvrtc_compile
 from tilec.emit.cexpr import PRIMARY, CWriter, ctype
 from tilec.emit.prelude import parse, select
 from tilec.ir.dtypes import ALL, BOOL, INT32, UINT32, DType
@@ -36,23 +37,6 @@ ENTRIES = [e for name in ("types", "numeric") for e in parse((TEMPLATES / "prelu
 INTEGER_TYPES = ("signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long", "unsigned long long")
 
 
-@pytest.fixture(scope="module")
-def nvrtc() -> Callable[[str, int], str]:
-    """Compiles CUDA text for an architecture; the compiler's complaints, "" for none."""
-    api = pytest.importorskip("cuda.bindings.nvrtc")
-
-    def compile(text: str, arch: int) -> str:
-        _, program = api.nvrtcCreateProgram(text.encode(), b"prelude.cu", 0, [], [])
-        options = [f"--gpu-architecture=compute_{arch}".encode(), b"-std=c++17"]
-        api.nvrtcCompileProgram(program, len(options), options)
-        _, size = api.nvrtcGetProgramLogSize(program)
-        log = b" " * size
-        api.nvrtcGetProgramLog(program, log)
-        return log.decode().strip("\0 \n")
-
-    return compile
-
-
 def signatures(text: str) -> Iterator[str]:
     """The functions of a text: qualifiers removed, blanks normalised."""
     text = re.sub(r"//[^\n]*", "", text)
@@ -71,10 +55,11 @@ def test_host_and_device_signatures_agree() -> None:
     assert [s for s in device if s not in host] == []
 
 
-def test_entries_are_complete(nvrtc: Callable[[str, int], str]) -> None:
+@needs_nvrtc
+def test_entries_are_complete() -> None:
     """Each entry compiles with nothing but what it says it needs."""
     for entry in ENTRIES:
-        assert nvrtc(select([entry.name]), 80) == "", entry.name
+        nvrtc_compile(select([entry.name]), "compute_80")
 
 
 def use_everything() -> str:
@@ -123,8 +108,9 @@ def expressions(d: DType) -> Iterator[Expr]:
     yield from (Reinterpret(A, to) for to in ALL if to.bits == d.bits)
 
 
+@needs_nvrtc
 @pytest.mark.parametrize("fast_math", [False, True], ids=["ieee", "fast"])
-def test_every_operation_compiles_for_the_gpu(nvrtc: Callable[[str, int], str], fast_math: bool) -> None:
+def test_every_operation_compiles_for_the_gpu(fast_math: bool) -> None:
     needed: set[str] = {ctype(d) for d in ALL if ctype(d).endswith("_t")}
     w = CWriter(lambda v: v.name, lambda a: (f"{a.buffer.name}[i]", PRIMARY), needed.add, fast_math=fast_math)
     kernels = []
@@ -132,10 +118,11 @@ def test_every_operation_compiles_for_the_gpu(nvrtc: Callable[[str, int], str], 
         body = "\n".join(f"  {{ {ctype(e.dtype)} r = {w.expr(e)}; *({ctype(e.dtype)}*)(out + at++ * 8) = r; }}" for e in expressions(d))
         parameters = f"const {ctype(d)}* A, const {ctype(d)}* B, const unsigned* W, unsigned char* out, int i"
         kernels.append(f'extern "C" __global__ void k{n}({parameters}) {{\n  int at = 0;\n{body}\n}}')
-    assert nvrtc(select(needed) + "\n".join(kernels), 80) == ""
+    nvrtc_compile(select(needed) + "\n".join(kernels), "compute_80")
 
 
+@needs_nvrtc
 @pytest.mark.parametrize("family", ["float_functions", "simplified_integer_expressions", "constants_are_exact"])
-def test_the_cases_compile_for_the_gpu(nvrtc: Callable[[str, int], str], family: str) -> None:
+def test_the_cases_compile_for_the_gpu(family: str) -> None:
     """What benchmarks/gpu_numeric.py runs."""
-    assert nvrtc(device_text(FAMILIES[family]()), 90) == ""
+    nvrtc_compile(device_text(FAMILIES[family]()), "compute_90")
