@@ -39,7 +39,7 @@ ELSEWHERE = """
 alloc_tmem tcgen05_gemm tcgen05_mma_arrive PersistentTileScheduler tcgen05_cp_warpx4 tcgen05_gemm_blockscaled tcgen05_sf_warp_transpose
 WSID WSPipeline WSRole WSSchedule WSScope WSSync annotate_ws_schedule ws_op float4_e2m1_unpacked clc_get_first_ctaid_x clc_is_canceled
 mma_gemm_blockscaled clc_try_cancel_multicast tcgen05_after_thread_sync tcgen05_before_thread_sync alloc_tcgen05_smem_desc
-alloc_wgmma_desc float8_e4m3fnuz float8_e5m2fnuz tma_gather4 tma_gather4_bytes tma_scatter4 launch_thread let
+alloc_wgmma_desc float8_e4m3fnuz float8_e5m2fnuz tma_gather4 tma_gather4_bytes tma_scatter4
 """.split()
 """Names of kernels for later or other GPUs, and of another style of writing kernels: each is refused with what to use instead."""
 

@@ -23,7 +23,7 @@ from tilec.frontend.syntax import Def, parameters, style, uses, yields
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
-from tilec.language import vectors
+from tilec.language import lets, vectors
 from tilec.language.values import ConstSpec, DynamicSpec, EmptySpec, Marker, Primitive, Ref, Value, Vec
 
 MAX_CALLS = 150
@@ -109,6 +109,8 @@ def _dtype(m: Machine, dtype: DType, args: tuple[Value, ...], kwargs: Kwargs, sp
     m.b.span = span
     if dtype.lanes > 1 and len(args) > 1 and not kwargs:
         return vectors.pack(m.b, dtype, args)
+    if not args and not kwargs and m.recording:
+        return lets.unbound(m.b, dtype)
     if len(args) != 1 or kwargs:
         raise m.fail("TL0203", f"`{dtype}(...)` takes one value", span)
     value = hostops.plain(args[0])

@@ -16,12 +16,13 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import dtype_of
+from tilec.frontend.axes import Axes, record_axes
 from tilec.frontend.finish import finish
 from tilec.frontend.machine import Flow, Form, Machine, Return
 from tilec.frontend.names import assigned
 from tilec.frontend.request import ArgSpec
 from tilec.frontend.source import expression
-from tilec.frontend.syntax import parameters, walk
+from tilec.frontend.syntax import declares_axes, parameters, walk
 from tilec.frontend.values import Fatal, Frame, Function, Poison
 from tilec.ir.dtypes import FLOAT32, INT32, INT64, STORED, TFLOAT32, UINT8, DType, lookup
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope, Var, VarKind
@@ -38,11 +39,12 @@ _HOW = 'write `A: T.Tensor((M, N), "float16")` or `n: T.int32`'
 
 
 class Rebind(Exception):
-    """The recording must start again: `--arg` has given values to names of T.const."""
+    """The recording must start again: `--arg` has given values to names of T.const, or the axes of the launch are known now."""
 
-    def __init__(self, names: Mapping[str, int]) -> None:
+    def __init__(self, names: Mapping[str, int], axes: Axes | None = None) -> None:
         super().__init__()
         self.names = names
+        self.axes = axes
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Signature(Form):
     consts: dict[str, int] = field(default_factory=dict)
     extents: dict[str, Var] = field(default_factory=dict)
     eager: bool = False
+    axes: Axes | None = None
 
     def parameters(self) -> tuple[Param, ...]:
         """The parameters declared so far, in their order."""
@@ -158,7 +161,18 @@ def recording(m: Machine, form: Form | None) -> Iterator[None]:
 
 def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Marker, ...], bindings: Bindings) -> Kernel:
     """The kernel of a @T.prim_func."""
-    form = Signature(function)
+    axes: Axes | None = None
+    while True:
+        try:
+            return _prim_once(m, function, symbol, markers, bindings, axes)
+        except Rebind as more:
+            axes = more.axes
+
+
+def _prim_once(
+    m: Machine, function: Function, symbol: str, markers: tuple[Marker, ...], bindings: Bindings, axes: Axes | None
+) -> Kernel:
+    form = Signature(function, axes=axes)
     names: dict[str, Value] = {}
     scope = function.frame
     _check_stars(m, function)
@@ -173,7 +187,7 @@ def record_prim(m: Machine, function: Function, symbol: str, markers: tuple[Mark
         if isinstance(param, Buffer):
             form.check_arg(m, param)
     with recording(m, form):
-        _body(m, function, names)
+        _body(m, form, names)
         return finish(m, function, symbol, tuple(form.params.values()), markers, bindings)
 
 
@@ -188,17 +202,17 @@ def _check_stars(m: Machine, function: Function) -> None:
 def record_eager(m: Machine, function: Function, symbol: str, values: Mapping[str, Value], bindings: Bindings) -> Kernel:
     """The kernel of an eager @tilelang.jit function; `values` are its compile-time parameters."""
     consts: dict[str, int] = {}
+    axes: Axes | None = None
     while True:
         try:
-            return _eager_once(m, function, symbol, values, dict(consts), bindings)
+            return _eager_once(m, symbol, values, Signature(function, consts=dict(consts), eager=True, axes=axes), bindings)
         except Rebind as more:
             consts.update(more.names)
+            axes = more.axes or axes
 
 
-def _eager_once(
-    m: Machine, function: Function, symbol: str, values: Mapping[str, Value], consts: dict[str, int], bindings: Bindings
-) -> Kernel:
-    form = Signature(function, consts=consts, eager=True)
+def _eager_once(m: Machine, symbol: str, values: Mapping[str, Value], form: Signature, bindings: Bindings) -> Kernel:
+    function = form.function
     form.order = tuple(p.name.value for p in parameters(function.node) if p.name.value not in values)
     names: dict[str, Value] = dict(values)
     scope = function.frame
@@ -218,7 +232,7 @@ def _eager_once(
                            help=f'declare it at the top of the body: `{name}: T.Tensor((M, N), "float16")`')  # fmt: skip
             names[name] = Poison(name, cause)
     with recording(m, form):
-        flow = _body(m, function, names)
+        flow = _body(m, form, names)
         if m.errors:
             raise CompileError(*m.errors)
         missing = [n for n in form.order if n not in form.params]
@@ -228,7 +242,7 @@ def _eager_once(
                          help=f'declare it in the body, `{name}: T.Tensor((M, N), "float16")`, or give -D {name}=VALUE')  # fmt: skip
         outputs = _returned(m, form, flow)
         params = (*(form.params[n] for n in form.order), *form.outputs)
-        fixed = tuple((n, str(v)) for n, v in consts.items())
+        fixed = tuple((n, str(v)) for n, v in form.consts.items())
         return finish(m, function, symbol, params, function.markers, (*bindings, *fixed), outputs)
 
 
@@ -253,13 +267,19 @@ def _returned(m: Machine, form: Signature, flow: Flow) -> tuple[str, ...]:
     return tuple(v.name for v in given)
 
 
-def _body(m: Machine, function: Function, names: dict[str, Value]) -> Flow:
-    """Runs the body of a kernel function."""
+def _body(m: Machine, form: Signature, names: dict[str, Value]) -> Flow:
+    """Runs the body of a kernel function. Raises Rebind where only the end of the body tells how it is launched."""
+    function = form.function
     node = function.node
     assert isinstance(node, cst.FunctionDef)
     held = frozenset(names) | assigned(node.body)
     frame = Frame(function.frame.source, names, function.frame, locals=held, dsl=True, kernel=True)
     try:
+        if declares_axes(node):
+            flow, found = record_axes(m, form.axes, lambda: m.run(node.body, frame), function.span)
+            if found is not None:
+                raise Rebind({}, found)
+            return flow
         return m.run(node.body, frame)
     except Fatal:
         raise

@@ -31,6 +31,7 @@ from tilec.language.builder import LaunchState
 from tilec.language.clusters import meet_around_peers
 from tilec.language.hopper import without_controls
 from tilec.language.layouts import apply_orders
+from tilec.language.lets import check_bound
 from tilec.language.reducers import settle
 from tilec.language.source_kernel import call_source, is_text
 from tilec.language.threads import settle_groups
@@ -54,6 +55,10 @@ def _items(m: Machine, node: cst.With, k: int, frame: Frame) -> Flow:
     match value:
         case KernelSpec():
             _launch(m, value, target, lambda: _items(m, node, k + 1, frame), frame, assigned(node.body), span)
+        case Var():  # an index of T.launch_thread, or a name of T.let
+            if target is not None:
+                _bind_blocks(m, target, (value,), frame)
+            return _items(m, node, k + 1, frame)
         case WithSpec():
             m.b.span = span
             value.enter(m.b, lambda: _nothing(_items(m, node, k + 1, frame)))
@@ -125,23 +130,24 @@ def _file(m: Machine, name: str, span: Span) -> str:
 
 def record_launch(
     m: Machine, blocks: tuple[Var, ...], grid: tuple[Value, ...], threads: tuple[Var, ...], counts: tuple[int, int, int] | None,
-    body: Callable[[], Flow], span: Span, cluster: tuple[int, int, int] = (1, 1, 1),
+    body: Callable[[], Flow], span: Span, cluster: tuple[int, int, int] = (1, 1, 1), axes: bool = False,
 ) -> None:  # fmt: skip
-    """Records the statements of `body` as one launch."""
+    """Records the statements of `body` as one launch. With `axes`, T.launch_thread gives its grid."""
     b = m.b
-    b.launch = LaunchState(blocks, threads, counts, cluster=cluster, grid=grid)
+    b.launch = LaunchState(blocks, threads, counts, cluster=cluster, grid=grid, axes={} if axes else None)
     try:
         with b.block() as statements:
             body()
     finally:
         state, b.launch = b.launch, None
     body_: Stmt = Seq(tuple(without_returns(statements, span)), span)
+    check_bound(b, body_)
     hand = by_hand(body_)
     if not hand:
         body_ = without_controls(settle_groups(b, body_, state.groups))
     whole = meet_around_peers(settle(b, apply_orders(b, with_early(body_))))
     b.orders, b.reducers = {}, {}
-    launch = Launch(blocks, grid, counts, threads, whole, state.panel, state.panel_order, span, cluster, state.min_blocks)
+    launch = Launch(blocks, state.grid, counts, threads, whole, state.panel, state.panel_order, span, cluster, state.min_blocks)
     launch = replace(launch, waits=state.waits, releases=state.releases)
     if counts is None and (hand or uses_threads(launch)):
         launch = replace(launch, threads=DEFAULT_THREADS)

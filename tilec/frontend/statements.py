@@ -260,7 +260,7 @@ def _annotated(m: Machine, node: cst.AnnAssign, frame: Frame) -> None:
 
 def _return(m: Machine, node: cst.Return, value: cst.BaseExpression | None, frame: Frame) -> Return:
     span = frame.source.span(node)
-    if frame.kernel and m.b.launch is not None:
+    if frame.kernel and m.b.launch is not None and (m.b.launch.axes is None or m.depth):
         raise m.fail("TL0105", "`return` inside T.Kernel", span, help="put the rest of the kernel under an `if`")
     if m.depth > frame.depth:
         text = "`return` under a condition that is only known at run time"

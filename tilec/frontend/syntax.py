@@ -56,7 +56,7 @@ _TILE_WORK = frozenset((
     "alloc_shared", "alloc_fragment", "alloc_local", "alloc_var", "copy", "gemm", "clear", "fill", "Pipelined", "Parallel", "serial",
     "unroll", "vectorized",
 ))  # fmt: skip
-_EAGER_WORK = frozenset(("Kernel", "const", "empty"))
+_EAGER_WORK = frozenset(("Kernel", "const", "empty", "launch_thread"))
 
 
 def style(node: Def) -> str:
@@ -67,6 +67,12 @@ def style(node: Def) -> str:
     if called & _EAGER_WORK or _declares(node):
         return "eager"
     return "implicit" if called & _TILE_WORK else "lazy"
+
+
+def declares_axes(node: Def) -> bool:
+    """True for a kernel that has T.launch_thread and no T.Kernel: its launch is what the axes say."""
+    called = {_last(n.func) for n in walk(node.body, into_functions=False) if isinstance(n, cst.Call)}
+    return "launch_thread" in called and "Kernel" not in called
 
 
 def _declares(node: Def) -> bool:

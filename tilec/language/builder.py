@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilec.diagnostics import NOWHERE, CompileError, Diagnostic, Label, Span, error, note
-from tilec.ir.expr import Buffer, Expr, Var
+from tilec.ir.expr import Buffer, Expr, Var, VarKind
 from tilec.ir.tile import Let, Seq, Stmt
 from tilec.targets import SM90A, Target
 
@@ -35,6 +35,7 @@ class LaunchState:
     grid: tuple[Expr, ...] = ()
     waits: bool = False  # T.pdl_sync
     releases: bool = False  # T.pdl_trigger
+    axes: dict[tuple[VarKind, int], Expr] | None = None  # T.launch_thread's, in a kernel without T.Kernel
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Builder:
     pointers: dict[Var, Buffer] = field(default_factory=dict)  # the tensors that pointer parameters are
     domain: Domain | None = None  # while in_parallel
     snapshots: dict[Var, Expr] = field(default_factory=dict)  # what names hold that depends on no memory
+    unbound: list[Var] = field(default_factory=list)  # names that T.let gives a value
     target: Target = SM90A
     in_function: bool = False  # recording a kernel function, though perhaps not yet a launch
     apply: Callable[[Any, tuple[Any, ...]], Any] | None = None  # calls a function of the author's

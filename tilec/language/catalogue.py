@@ -16,6 +16,7 @@ from tilec.ir.dtypes import ALL, HANDLE, LANES, STORED, lookup
 from tilec.language import (
     alloc,
     atomics,
+    axes,
     bits,
     clusters,
     copy,
@@ -26,6 +27,7 @@ from tilec.language import (
     ieee,
     launch,
     layouts,
+    lets,
     loops,
     machine,
     mathfns,
@@ -50,7 +52,7 @@ from tilec.language.builder import Builder
 from tilec.language.values import Marker, Namespace, Primitive
 
 FAMILIES: Mapping[str, tuple[Entry, ...]] = {
-    "Launch": launch.ENTRIES,
+    "Launch": launch.ENTRIES + axes.ENTRIES,
     "Tensors, sizes and views": tensors.ENTRIES + pointers.ENTRIES + layouts.ENTRIES,
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
@@ -68,7 +70,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Particular instructions": moves.ENTRIES,
     "Hopper by hand": hopper.ENTRIES,
     "Random numbers": random.ENTRIES,
-    "TVM's names": tirx.ENTRIES,
+    "TVM's names": tirx.ENTRIES + lets.ENTRIES,
     "Not compiled": unsupported.ENTRIES + unsupported.TYPES,
 }
 """Title of each family and its names, in the order of the documentation."""
@@ -89,7 +91,7 @@ MARKERS = {
 """Decorators and functions that the evaluator gives meaning to."""
 
 ANNOTATIONS = (
-    "SharedBuffer", "FragmentBuffer", "LocalBuffer", "Ref", "PrimExpr", "Var", "PrimFunc", "JITKernel", "JITFunc", "Any", "AnyDType",
+    "SharedBuffer", "FragmentBuffer", "LocalBuffer", "Ref", "PrimExpr", "PrimFunc", "JITKernel", "JITFunc", "Any", "AnyDType",
     "KernelLaunchFrame", "WarpSpecializeFrame",
 )  # fmt: skip
 """Names that only occur in annotations."""

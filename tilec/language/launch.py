@@ -13,7 +13,7 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Const, Expr, Var
 from tilec.language.access import as_expr, host_int, is_device, is_number, unknown_sizes
 from tilec.language.arith import binary
-from tilec.language.bind import Entry, ignored, refused, works
+from tilec.language.bind import Entry, ignored, works
 from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel
 from tilec.language.extern import import_source
@@ -48,7 +48,7 @@ def Kernel(
         raise b.error("TL0204", "T.Kernel(is_cpu=True) is not supported", help="leave is_cpu out")
     if prelude is not None:
         import_source(b, prelude)
-    grid = tuple(_extent(b, axis, v) for axis, v in enumerate(blocks))
+    grid = tuple(extent_of(b, axis, v) for axis, v in enumerate(blocks))
     return KernelSpec(grid, thread_counts(b, threads), b.span, cluster_counts(b, cluster_dims, grid))
 
 
@@ -69,7 +69,7 @@ def cluster_counts(b: Builder, cluster: Any, grid: tuple[Any, ...]) -> tuple[int
     return counts[0], counts[1], counts[2]
 
 
-def _extent(b: Builder, axis: int, value: Any) -> Any:
+def extent_of(b: Builder, axis: int, value: Any) -> Any:
     """One grid extent: a positive int within the limit of its axis, or an integer expression."""
     name = AXES[axis]
     if isinstance(value, Const) and value.dtype.is_int:
@@ -285,5 +285,4 @@ ENTRIES: tuple[Entry, ...] = (
     )
     + works(thread_binding)
     + tuple(e for name, doc in _HINTS.items() for e in ignored(_hint(doc), name=name, host=True))
-    + refused("write T.Kernel", "launch_thread")
 )  # fmt: skip

@@ -215,7 +215,7 @@ ENTRIES: tuple[Entry, ...] = (
     + refused("write `if`", "If", "Then", "Else", "where")
     + refused("write `while`", "While")
     + refused("write `for i in range(...)`", "Range", "IterVar", "iter_var", "axis")
-    + refused("assign to a name: `x = ...`", "Let", "let", "get_let_value", "has_let_value", "var", "buffer_var", "type_annotation")
+    + refused("assign to a name: `x = ...`", "get_let_value", "has_let_value", "buffer_var", "type_annotation")
     + refused("use T.dynamic", "SizeVar")
     + refused("use T.device_assert", "Assert")
     + refused("write `break`", "loop_break", "break_loop")
