@@ -25,6 +25,7 @@ from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
 from tilec.language import arith, lanes, vectors
+from tilec.language.host_tensors import HostTensor, combined
 from tilec.language.values import Primitive, Ref, Slice, Value, Vec
 
 BINARY = {
@@ -116,11 +117,21 @@ def binary(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
         _scalar_operand(m, b, span)
         m.b.span = span
         return vectors.binary(m.b, op, a, b)
+    if isinstance(a, HostTensor) or isinstance(b, HostTensor):
+        return _of_tensors(m, a, b, span)
     with m.host(span):
         result = hostops.binary(op, a, b)
     if isinstance(result, (list, tuple, str)):
         m.spend(len(result) if not isinstance(result, str) else len(result) // 16, span)
     return m.own(result)
+
+
+def _of_tensors(m: Machine, a: Value, b: Value, span: Span) -> Value:
+    """The result of an operation on tensors of the host program, of which only the size is known."""
+    found = combined(a, b)
+    if found is None:
+        raise m.fail("TL0108", f"{hostops.kind(a)} and {hostops.kind(b)} cannot be combined", span)
+    return found
 
 
 def _scalar_operand(m: Machine, value: Value, span: Span) -> None:

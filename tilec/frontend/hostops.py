@@ -269,7 +269,7 @@ def kind(value: Any) -> str:
         "Builtin": "a function", "BoundMethod": "a method", "Primitive": "a function", "Partial": "a function", "Iter": "an iterator",
         "KernelValue": "a kernel", "Module": "a module", "Namespace": "a module", "Marker": "a decorator", "ClassValue": "a class",
         "Buffer": "a tile", "Ref": "an element", "Slice": "a slice", "LoopSpec": "a loop", "KernelSpec": "a launch",
-        "TensorSpec": "a tensor annotation",
+        "TensorSpec": "a tensor annotation", "HostTensor": "a tensor of the host program", "TunerSpec": "a tuner",
     }  # fmt: skip
     return name.get(type(value).__name__, "a run-time value")
 

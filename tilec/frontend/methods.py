@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tilec.diagnostics import Span
@@ -18,7 +19,9 @@ from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, ClassValue, Instance, Iter
 from tilec.ir.dtypes import FLOAT4_E2M1, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
-from tilec.language import vectors
+from tilec.language import host_tensors, vectors
+from tilec.language.autotuner import TunerSpec
+from tilec.language.host_tensors import HostTensor
 from tilec.language.values import Marker, Ref, Value, Vec
 
 _STR = frozenset(
@@ -38,6 +41,7 @@ _METHODS: dict[type, frozenset[str]] = {
     bool: frozenset(("bit_length", "bit_count")),
     float: frozenset(("is_integer",)),
 }
+_TUNER = ("set_compile_args", "set_profile_args", "set_kernel_parameters", "run")
 _CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard".split())
 
 
@@ -54,6 +58,11 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             return member(m, owner, name, span)
         case Marker():
             found = owner.options.get(name)
+        case TunerSpec():
+            return BoundMethod(owner, name) if name in _TUNER else _unknown(m, owner, name, span)
+        case HostTensor():
+            found = host_tensors.attribute(owner, name)
+            found = BoundMethod(owner, name) if found is None and name in host_tensors.METHODS else found
         case range() if name in ("start", "stop", "step"):
             return getattr(owner, name)
         case str() if name in ("bits", "bytes") and lookup(owner) is not None:
@@ -114,7 +123,11 @@ def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs
     """Calls a method that `attribute` has given out."""
     owner, name = method.owner, method.name
     m.b.span = span
+    if isinstance(owner, TunerSpec):
+        return replace(owner, options={**owner.options, **kwargs}) if name == "set_compile_args" else owner
     with m.host(span):
+        if isinstance(owner, HostTensor):
+            return host_tensors.call(m.b, owner, name, args)
         if is_device(owner):
             return _device_method(m, owner, name, args, kwargs)
         if isinstance(owner, DType):

@@ -24,8 +24,9 @@ from tilec.frontend.syntax import inner_kernels, parameters, walk
 from tilec.frontend.values import Function, KernelValue, Poison
 from tilec.ir.kernel import Kernel
 from tilec.ir.kernel import Module as Result
+from tilec.language.autotuner import TunerSpec
 from tilec.language.builder import Builder
-from tilec.language.values import Value
+from tilec.language.values import Marker, Value
 
 STACK_DEPTH = 12_000
 """Python frames that one reading may nest. Sources within the limits of `source.check_nesting` stay below it."""
@@ -122,6 +123,9 @@ def _from_factory(m: Machine, c: Candidate) -> list[Kernel]:
     values = _values(m, function, frozenset())
     m.created = []
     result = m.call(function, (), values, function.span)
+    while (inner := _inner_factory(result)) is not None and not any(k.function.name == c.inner for k in m.created):
+        more = _values(m, inner, frozenset())
+        result, values, function = m.call(inner, (), more, inner.span), {**values, **more}, inner
     if c.inner:
         made = [k for k in m.created if k.function.name == c.inner]
         if not made:
@@ -137,6 +141,17 @@ def _from_factory(m: Machine, c: Candidate) -> list[Kernel]:
         record_prim(m, k.function, f"{c.symbol}_{k.function.name}" if several else c.symbol, (*k.function.markers, *k.markers), k.bindings)
         for k in given
     ]
+
+
+def _inner_factory(result: Value) -> Function | None:
+    """The factory that a factory has returned, alone or in a tuner."""
+    match result:
+        case TunerSpec(kernel=Function() as inner):
+            return replace(inner, markers=(*inner.markers, Marker("autotune", {**result.options, "configs": result.configs})))
+        case Function(kind="plain" | "jit") if inner_kernels(result.node):
+            return result
+        case _:
+            return None
 
 
 def _check_declared(m: Machine, function: Function, runtime: frozenset[str]) -> None:

@@ -16,6 +16,7 @@ from tilec.ir.dtypes import ALL, HANDLE, LANES, STORED, lookup
 from tilec.language import (
     alloc,
     atomics,
+    autotuner,
     axes,
     bits,
     clusters,
@@ -24,6 +25,7 @@ from tilec.language import (
     gemm,
     hopper,
     host,
+    host_tensors,
     ieee,
     launch,
     layouts,
@@ -132,8 +134,10 @@ def modules() -> Mapping[str, Namespace]:
     layout |= {e.name: e.primitive() for e in metadata.LAYOUTS + unsupported.LAYOUTS}
     emitters = {e.name: e.primitive() for e in unsupported.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
+    names: dict[str, Any] = {"TensorSupplyType": autotuner.SUPPLIES}
     hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}
     hints |= {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
+    hints |= {"TensorSupplyType": autotuner.SUPPLIES}
     root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
         "tilelang": root,
@@ -145,15 +149,15 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.cuda.intrinsics.macro.mma_macro_generator": emitters,
         "tilelang.intrinsics": layout | emitters,
         "tilelang.intrinsics.mma_macro_generator": emitters,
-        "tilelang.autotuner": {"autotune": Marker("autotune")},
+        "tilelang.autotuner": autotuner.AUTOTUNER,
         "tilelang.jit": {"jit": Marker("jit"), "JITKernel": Marker("annotation")},
         "tilelang.transform": {"PassConfigKey": root["PassConfigKey"], "simplify_prim_func": Marker("ignore")},
         "tilelang.tools.cuda.iket": {name: _hint(name) for name in _MARKS} | {e.name: e.primitive() for e in threads.MARKED},
         "tilelang.carver.arch.driver": machine.DRIVER,
         "tilelang.contrib.nvcc": machine.NVCC,
-        "tilelang.utils": utils,
-        "tilelang.utils.language": utils,
-        "torch": {name: lookup(d) for name, d in _TORCH.items()} | machine.TORCH,
+        "tilelang.utils": utils | names,
+        "tilelang.utils.language": utils | names,
+        "torch": {name: lookup(d) for name, d in _TORCH.items()} | machine.TORCH | host_tensors.TORCH,
         "torch.cuda": machine.TORCH_CUDA,
         "torch.version": {"hip": None},
         **{f"{at}tvm": {"DataType": works(tensors.dtype, host=True, name="DataType")[0].primitive()} for at in ("", "tilelang.")},
@@ -194,7 +198,7 @@ _MARKS = ("mark", "payload", "PayloadSpec", "range_push", "range_pop", "range_st
 """Functions of tilelang.tools.cuda.iket that mark a place for a profiler."""
 
 _HOST = (
-    "Profiler", "TensorSupplyType", "par_compile", "register_c_postproc", "register_cuda_postproc", "register_hip_postproc", "env",
+    "Profiler", "par_compile", "register_c_postproc", "register_cuda_postproc", "register_hip_postproc", "env",
     "is_cache_enabled", "build_date", "deprecated", "torch_assert_close", "do_bench", "autodd",
 )  # fmt: skip
 """What programs around kernels use; nothing a kernel could need."""
