@@ -56,7 +56,7 @@ def IntImm(b: Builder, dtype: Any, value: Any, span: Any = None) -> Expr:
 
 def FloatImm(b: Builder, dtype: Any, value: Any, span: Any = None) -> Expr:
     """A floating literal of a type."""
-    return convert_to(b, float(value) if isinstance(value, int) else value, dtype_of(b, dtype))
+    return convert_to(b, value, dtype_of(b, dtype))
 
 
 def StringImm(b: Builder, value: Any, span: Any = None) -> Any:
