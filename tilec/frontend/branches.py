@@ -6,6 +6,8 @@ that names T.alloc_var.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import libcst as cst
@@ -48,17 +50,24 @@ def _orelse(m: Machine, orelse: cst.If | cst.Else | None, frame: Frame) -> Flow:
 
 
 def _device(m: Machine, node: cst.If, cond: Expr, frame: Frame) -> Flow:
-    span = frame.source.span(node)
-    names = assigned(node)
+    then, other = partial(m.run, node.body, frame), partial(_orelse, m, node.orelse, frame)
+    return branch(m, cond, frame, assigned(node), then, other, frame.source.span(node.test), frame.source.span(node))
+
+
+def branch(
+    m: Machine, cond: Expr, frame: Frame, names: frozenset[str], run: Callable[[], Flow], orelse: Callable[[], Flow], place: Span,
+    whole: Span | None = None,
+) -> Flow:  # fmt: skip
+    """Records both sides of a run-time condition that stands at `place`; they assign `names`."""
+    span = whole or place
     before = {n: frame.names.get(n, _UNBOUND) for n in names}
     with m.deeper(), m.b.block() as then:
-        left = m.run(node.body, frame)
+        left = run()
     after_then = {n: frame.names.get(n, _UNBOUND) for n in names}
     _restore(frame, before)
     with m.deeper(), m.b.block() as other:
-        right = _orelse(m, node.orelse, frame)
+        right = orelse()
     after_else = {n: frame.names.get(n, _UNBOUND) for n in names}
-    place = frame.source.span(node.test)
     for name in names:
         _merge(frame, name, (after_then[name], left), (after_else[name], right), place)
     m.b.span = span

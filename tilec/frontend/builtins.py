@@ -10,9 +10,11 @@ from typing import Any
 
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
+from tilec.frontend.classes import inherits, parts, set_attribute, special
+from tilec.frontend.enums import enum_of
 from tilec.frontend.hostops import HostError
 from tilec.frontend.machine import Machine, is_device
-from tilec.frontend.values import Builtin, Function, Iter, Partial
+from tilec.frontend.values import Builtin, ClassValue, Function, Instance, Iter, Partial, Super
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, lookup
 from tilec.ir.expr import Buffer, Expr
 from tilec.language import arith, loops, vectors
@@ -84,6 +86,10 @@ def _host_true(m: Machine, value: Value) -> bool:
         raise HostError("this needs a value that is known while compiling, not a run-time one")
     if isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
         return len(value) > 0
+    for name in ("__bool__", "__len__"):
+        told = special(m, value, name, (), m.b.span)
+        if told is not NotImplemented:
+            return _host_true(m, told)
     return bool(value) if value is None or isinstance(value, (int, float)) else True
 
 
@@ -102,6 +108,11 @@ def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     value = hostops.plain(args[0])
     if isinstance(value, Buffer):
         return m.attribute(value, "shape", m.b.span)[0]
+    told = special(m, value, "__len__", (), m.b.span)
+    if told is not NotImplemented:
+        return told
+    if (fields := parts(value)) is not None or (isinstance(value, ClassValue) and value.kind.startswith("enum")):
+        return len(fields if fields is not None else value.members)
     if not isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
         raise HostError(f"len() does not work on {hostops.kind(value)}")
     return len(value)
@@ -321,6 +332,9 @@ def is_type(value: Value, wanted: Value) -> bool:
         return isinstance(value, (Expr, Buffer))
     if wanted is None:
         return value is None
+    if isinstance(wanted, ClassValue):
+        owner = value if isinstance(value, Instance) else enum_of(value)
+        return owner is not None and inherits(owner.cls, wanted)
     raise HostError(f"isinstance() with {hostops.kind(wanted)} is not supported")
 
 
@@ -355,6 +369,36 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if len(args) == 3:
             return args[2]
         raise
+
+
+def _hasattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("hasattr", args, kwargs, 2, 2)
+    return _getattr(m, (*args, _ABSENT), {}) is not _ABSENT
+
+
+_ABSENT = object()
+
+
+def _setattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("setattr", args, kwargs, 3, 3)
+    if not isinstance(args[1], str):
+        raise HostError("setattr() needs a name")
+    set_attribute(m, args[0], args[1], args[2], m.b.span)
+    return None
+
+
+def _super_of(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("super", args, kwargs, 2, 2)
+    if not isinstance(args[0], ClassValue) or not isinstance(args[1], Instance):
+        raise HostError("super() takes a class and an instance of it")
+    return Super(args[1], args[0])
+
+
+def _vars(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("vars", args, kwargs)
+    if not isinstance(args[0], Instance):
+        raise HostError(f"vars() does not work on {hostops.kind(args[0])}")
+    return m.own(dict(args[0].values))
 
 
 def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
@@ -414,7 +458,7 @@ _FUNCTIONS: dict[str, Callable[[Machine, Args, Kwargs], Value]] = {
     "frozenset": _make("frozenset", lambda v: frozenset(hostops.key(x) for x in v)), "dict": _dict, "map": _map,
     "filter": _filter, "next": _next, "iter": _iter, "slice": _slice, "isinstance": _isinstance, "type": _type, "getattr": _getattr,
     "callable": _callable, "chr": _chr_ord("chr"), "ord": _chr_ord("ord"), "print": _ignore, "bin": _bases("bin"),
-    "hex": _bases("hex"), "oct": _bases("oct"),
+    "hex": _bases("hex"), "oct": _bases("oct"), "hasattr": _hasattr, "setattr": _setattr, "super": _super_of, "vars": _vars,
 }  # fmt: skip
 
 BUILTINS: dict[str, Value] = {name: Builtin(name, call) for name, call in _FUNCTIONS.items()} | {

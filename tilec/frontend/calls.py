@@ -15,12 +15,12 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import host_call
-from tilec.frontend.classes import instance
+from tilec.frontend.classes import bound, find, instance, parts
 from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
-from tilec.frontend.names import assigned, is_region, is_var, snapshot
+from tilec.frontend.names import assigned, dotted, is_region, is_var, snapshot
 from tilec.frontend.syntax import Def, parameters, style, uses, yields
-from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Iter, KernelValue, Partial
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, Iter, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
 from tilec.language import lets, vectors
@@ -54,6 +54,8 @@ def call(m: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, s
             return apply_marker(m, function, args, kwargs, span)
         case ClassValue():
             return instance(m, function, args, kwargs, span)
+        case Instance() if (found := find(function.cls, "__call__")) is not None:
+            return call(m, bound(function, found, "__call__"), args, kwargs, span)
         case KernelValue():
             raise m.fail("TL0102", f"the kernel `{function.function.name}` is called, which only the host program can do", span)
         case _:
@@ -66,8 +68,17 @@ def _primitive(m: Machine, function: Primitive, args: tuple[Value, ...], kwargs:
     if b.launch is None and not function.host:
         text = f"`T.{function.name}` is only meaningful inside a kernel"
         raise m.fail("TL0205", text, span, help="use it under `with T.Kernel(...)`")
+    if any(isinstance(a, Instance) for a in (*args, *kwargs.values())):
+        args = tuple(_fields(a) for a in args)
+        kwargs = {k: _fields(v) for k, v in kwargs.items()}
     b.apply = lambda helper, values: m.call(helper, values, {}, span)
     return _resolve(m, function.call(b, args, kwargs))
+
+
+def _fields(value: Value) -> Value:
+    """A named tuple as the tuple that it is."""
+    found = parts(value)
+    return value if found is None else found
 
 
 def _resolve(m: Machine, value: Value) -> Value:
@@ -174,6 +185,8 @@ def call_function(m: Machine, function: Function, args: tuple[Value, ...], kwarg
 def _run_body(m: Machine, function: Function, names: dict[str, Value], span: Span) -> Value:
     node = function.node
     frame = Frame(function.frame.source, names, function.frame, depth=m.depth, dsl=function.kind == "macro")
+    if function.home is not None and (own := parameters(node)):
+        frame.method = (function.home, own[0].name.value)
     kept = (m.loops, m.b.chain, m.b.hint)
     m.loops, m.calls = [], m.calls + 1
     if m.recording:
@@ -312,7 +325,7 @@ def _defaults(m: Machine, node: cst.FunctionDef, frame: Frame) -> Iterator[tuple
 def _decorated(m: Machine, decorator: cst.Decorator, value: Value, frame: Frame) -> Value:
     span = frame.source.span(decorator.decorator)
     node = decorator.decorator
-    if isinstance(node, cst.Name) and node.value in ("property", "cached_property", "staticmethod"):
+    if isinstance(node, (cst.Name, cst.Attribute)) and dotted(node).rpartition(".")[2] in _OF_CLASSES:
         return value  # what they mean is up to the class
     if isinstance(node, cst.Call):
         marker = m.eval(node.func, frame)
@@ -325,6 +338,9 @@ def _decorated(m: Machine, decorator: cst.Decorator, value: Value, frame: Frame)
             return m.call(found, (value,), {}, span)
         case _:
             raise m.fail("TL0102", "this decorator is not known", span)
+
+
+_OF_CLASSES = ("property", "cached_property", "staticmethod", "classmethod", "abstractmethod", "override")
 
 
 def _options(m: Machine, marker: Marker, node: cst.Call, frame: Frame) -> Iterator[tuple[str, Any]]:

@@ -51,7 +51,7 @@ def discover(m: Machine, module: Module) -> list[Candidate]:
                     makers.add(name.value)
                 elif any(isinstance(n, cst.Name) and n.value in makers for n in walk(node.body)):
                     makers.add(name.value)
-            case cst.Assign(value=cst.Call() as call):
+            case cst.Assign(value=cst.Call() as call) | cst.AnnAssign(value=cst.Call() as call):
                 found.extend(_bound(m, module, k, node, (call,), makers))
             case cst.Assign(value=cst.Tuple(elements=elements)):
                 calls = tuple(e.value for e in elements if isinstance(e.value, cst.Call))
@@ -85,9 +85,12 @@ def _says_kernel(node: cst.FunctionDef) -> bool:
     return bool(words & {"prim_func", "jit"} and words & {"T", "tilelang", "prim_func"})
 
 
-def _bound(m: Machine, module: Module, k: int, node: cst.Assign, calls: tuple[cst.Call, ...], makers: set[str]) -> Iterator[Candidate]:
+def _bound(
+    m: Machine, module: Module, k: int, node: cst.Assign | cst.AnnAssign, calls: tuple[cst.Call, ...], makers: set[str]
+) -> Iterator[Candidate]:
     """Kernels that a module-level assignment binds: `k128 = make(128)`, `k = tilelang.compile(make(128))`."""
-    names = [n for t in node.targets for n in walk(t.target) if isinstance(n, cst.Name)]
+    targets = [node.target] if isinstance(node, cst.AnnAssign) else [t.target for t in node.targets]
+    names = [n for t in targets for n in walk(t) if isinstance(n, cst.Name)]
     if not any(_makes_kernel(m, module, k, call, makers) for call in calls):
         return
     for name in names:

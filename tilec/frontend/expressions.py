@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from functools import partial
@@ -17,10 +16,13 @@ from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.builtins import BUILTINS
 from tilec.frontend.calls import check_names
+from tilec.frontend.classes import parts, same, special
+from tilec.frontend.enums import by_name
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import bind, lookup, target_names
 from tilec.frontend.syntax import parameters
-from tilec.frontend.values import Frame, Function, Iter
+from tilec.frontend.texts import written
+from tilec.frontend.values import Builtin, ClassValue, EnumMember, Frame, Function, Instance, Iter, Super
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
@@ -72,7 +74,7 @@ def evaluate(m: Machine, node: cst.CSTNode, frame: Frame) -> Value:
         case cst.IfExp():
             return _ternary(m, node, frame)
         case cst.SimpleString() | cst.ConcatenatedString() | cst.FormattedString():
-            return _string(m, node, frame)
+            return written(m, node, frame)
         case cst.Tuple(elements=elements):
             return tuple(_elements(m, elements, frame))
         case cst.List(elements=elements):
@@ -119,6 +121,9 @@ def binary(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
         return vectors.binary(m.b, op, a, b)
     if isinstance(a, HostTensor) or isinstance(b, HostTensor):
         return _of_tensors(m, a, b, span)
+    made = _operator(m, op, a, b, span)
+    if made is not NotImplemented:
+        return made
     with m.host(span):
         result = hostops.binary(op, a, b)
     if isinstance(result, (list, tuple, str)):
@@ -132,6 +137,32 @@ def _of_tensors(m: Machine, a: Value, b: Value, span: Span) -> Value:
     if found is None:
         raise m.fail("TL0108", f"{hostops.kind(a)} and {hostops.kind(b)} cannot be combined", span)
     return found
+
+
+_SPECIAL = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "floordiv": "floordiv", "mod": "mod", "pow": "pow", "and": "and",
+    "or": "or", "xor": "xor", "shl": "lshift", "shr": "rshift", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+}  # fmt: skip
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _operator(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    """`a op b` by a method of a class of the user's; NotImplemented when there is none."""
+    if not isinstance(a, (Instance, EnumMember)) and not isinstance(b, (Instance, EnumMember)):
+        return NotImplemented
+    made = special(m, a, f"__{_SPECIAL[op]}__", (b,), span)
+    if made is NotImplemented:
+        mirrored = f"__{_MIRRORED[op]}__" if op in _MIRRORED else f"__r{_SPECIAL[op]}__"
+        made = special(m, b, mirrored, (a,), span)
+    left, right = parts(a), parts(b)
+    if made is NotImplemented and (left is not None or right is not None):
+        return _plain_operator(m, op, left if left is not None else a, right if right is not None else b, span)
+    return made
+
+
+def _plain_operator(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    with m.host(span):
+        return hostops.compare(op, a, b) if op in _MIRRORED else hostops.binary(op, a, b)
 
 
 def _scalar_operand(m: Machine, value: Value, span: Span) -> None:
@@ -163,12 +194,19 @@ def truth(m: Machine, value: Value, span: Span) -> bool | Expr:
         return len(value) > 0
     if value is None or isinstance(value, (int, float)):
         return bool(value)
-    return True
+    for name in ("__bool__", "__len__"):
+        told = special(m, value, name, (), span)
+        if told is not NotImplemented:
+            return truth(m, told, span)
+    return parts(value) != ()
 
 
 def compare(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
     """`a op b` for one comparison operator."""
     if not (is_device(a) or is_device(b)) or op in ("is", "is_not"):
+        told = _instances(m, op, a, b, span)
+        if told is not NotImplemented:
+            return told
         with m.host(span):
             return hostops.compare(op, a, b)
     if op in ("in", "not_in"):
@@ -179,6 +217,26 @@ def compare(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
     _scalar_operand(m, b, span)
     m.b.span = span
     return vectors.compare(m.b, op, a, b)
+
+
+def _instances(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
+    """A comparison with an instance of a class of the user's; NotImplemented when there is none."""
+    match op:
+        case "eq" | "ne":
+            told = same(m, a, b, span)
+            return told if op == "eq" or told is NotImplemented else not truth(m, told, span)
+        case "in" | "not_in" if isinstance(b, (list, tuple)) and any(isinstance(v, Instance) for v in (a, *b)):
+            return any(compare(m, "eq", a, v, span) is True for v in b) == (op == "in")
+        case "in" | "not_in":
+            told = special(m, b, "__contains__", (a,), span)
+            values = list(m.iterate(b, span)) if told is NotImplemented and (parts(b) is not None or isinstance(b, ClassValue)) else None
+            if values is not None:
+                return any(compare(m, "eq", a, v, span) is True for v in values) == (op == "in")
+            return told if op == "in" or told is NotImplemented else not truth(m, told, span)
+        case "lt" | "le" | "gt" | "ge":
+            return _operator(m, op, a, b, span)
+        case _:
+            return NotImplemented
 
 
 def _comparison(m: Machine, node: cst.Comparison, frame: Frame) -> Value:
@@ -264,7 +322,7 @@ def subscript(m: Machine, node: cst.Subscript, frame: Frame) -> Value:
         case Primitive():
             return m.call(owner, index if isinstance(index, tuple) else (index,), {}, span)
         case _:
-            return host_item(m, owner, index, span)
+            return m.use(host_item(m, owner, index, span), span)
 
 
 def host_item(m: Machine, owner: Value, index: Value, span: Span) -> Value:
@@ -274,8 +332,14 @@ def host_item(m: Machine, owner: Value, index: Value, span: Span) -> Value:
         raise m.fail("TL0301", text, span, help="loop over it instead, `for k, x in enumerate(...)`: such loops run while compiling")
     if isinstance(index, Slice):
         index = slice(*(_whole(m, part, span) for part in (index.start, index.stop, index.step)))
+    if isinstance(owner, ClassValue) and owner.kind.startswith("enum"):
+        return by_name(m, owner, index, span)
+    told = special(m, owner, "__getitem__", (index,), span)
+    if told is not NotImplemented:
+        return told
+    fields = parts(owner)
     with m.host(span):
-        return hostops.subscript(owner, index)
+        return hostops.subscript(owner if fields is None else fields, index)
 
 
 def _whole(m: Machine, part: Value, span: Span) -> int | None:
@@ -341,62 +405,6 @@ def _dict(m: Machine, node: cst.Dict, frame: Frame) -> dict[Value, Value]:
     return result
 
 
-def _string(m: Machine, node: cst.CSTNode, frame: Frame) -> str:
-    match node:
-        case cst.SimpleString(value=token):
-            return _literal(m, token, frame.source.span(node))
-        case cst.ConcatenatedString(left=left, right=right):
-            return _string(m, left, frame) + _string(m, right, frame)
-        case cst.FormattedString(parts=parts):
-            m.step(node, frame)
-            with m.host(frame.source.span(node)):
-                return str(hostops.checked("".join(_part(m, p, frame, "r" in node.prefix) for p in parts)))
-        case _:
-            raise m.fail("TL0102", "this kind of string is not supported", frame.source.span(node))
-
-
-def _literal(m: Machine, token: str, span: Span) -> str:
-    prefix = token[: min(token.find(q) for q in "\"'" if q in token)].lower()
-    if "b" in prefix:
-        raise m.fail("TL0102", "bytes are not supported", span)
-    body = token[len(prefix) :]
-    quotes = 3 if body[:3] in ('"""', "'''") else 1
-    body = body[quotes:-quotes]
-    return body if "\\" not in body or "r" in prefix else _unescape(body)
-
-
-def _unescape(body: str) -> str:
-    """The characters that a literal's escapes stand for. Python's own reader of literals does it; it runs nothing."""
-    import ast
-    import warnings
-
-    quoted = re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', body, flags=re.DOTALL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return str(ast.literal_eval(f'"""{quoted}"""'))
-    except (ValueError, SyntaxError):
-        return body
-
-
-def _part(m: Machine, part: cst.BaseFormattedStringContent, frame: Frame, raw: bool) -> str:
-    match part:
-        case cst.FormattedStringText(value=text):
-            text = text.replace("{{", "{").replace("}}", "}")
-            return text if raw or "\\" not in text else _unescape(text)
-        case cst.FormattedStringExpression():
-            value = m.eval(part.expression, frame)
-            spec = "".join(_part(m, p, frame, raw) for p in part.format_spec or ())
-            if part.conversion == "r":
-                value = hostops.text(value, 1)
-            shown = hostops.format_value(value, spec)
-            if part.equal is not None:
-                shown = f"{cst.Module([]).code_for_node(part.expression)}={shown}"
-            return shown
-        case _:
-            return ""
-
-
 def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
     check_names(m, node, frame)
     defaults = {p.name.value: m.eval(p.default, frame) for p in parameters(node) if p.default is not None}
@@ -405,6 +413,8 @@ def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
 
 def closure(m: Machine, frame: Frame) -> Frame:
     """The scope that a function made in `frame` keeps: of a module it sees the names as they are at the end."""
+    while frame.klass and frame.parent is not None:
+        frame = frame.parent
     return frame if frame.module is None else Frame(frame.source, parent=None, module=frame.module)
 
 
@@ -513,9 +523,25 @@ def spread(m: Machine, elements: Sequence[cst.BaseElement], value: Value, span: 
     return parts
 
 
+def _super(m: Machine, frame: Frame, span: Span) -> Super:
+    """super() in a method: what its first parameter has from behind the class that defines the method."""
+    scope: Frame | None = frame
+    while scope is not None and scope.method is None:
+        scope = scope.parent
+    if scope is None or scope.method is None:
+        raise m.fail("TL0102", "super() outside of a method", span)
+    cls, first = scope.method
+    owner = scope.names.get(first)
+    if not isinstance(owner, Instance):
+        raise m.fail("TL0102", "super() needs an instance", span)
+    return Super(owner, cls)
+
+
 def _call(m: Machine, node: cst.Call, frame: Frame) -> Value:
     span = frame.source.span(node)
     function = m.eval(node.func, frame)
+    if isinstance(function, Builtin) and function.name == "super" and not node.args:
+        return _super(m, frame, span)
     args: list[Value] = []
     kwargs: dict[str, Value] = {}
     for a in node.args:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilec.frontend.values import EnumMember, Instance
 from tilec.ir.dtypes import DType
 
 MAX_BITS = 4096
@@ -162,6 +163,10 @@ def key(value: Any) -> Any:
     value = plain(value)
     if isinstance(value, tuple):
         return tuple(key(v) for v in value)
+    if isinstance(value, Instance) and value.cls.kind == "tuple":
+        return tuple(key(value.values[n]) for n in value.cls.fields)
+    if isinstance(value, Instance) and value.cls.kind == "data":
+        raise HostError(f"an instance of the data class `{value.cls.name}` cannot be a key here")
     try:
         hash(value)
     except TypeError:
@@ -242,6 +247,11 @@ def text(value: Any, depth: int = 0) -> str:
         inner = ", ".join(text(v, depth + 1) for v in value)
         left, right = "[]" if isinstance(value, list) else "()" if isinstance(value, tuple) else "{}"
         return left + inner + ("," if isinstance(value, tuple) and len(value) == 1 else "") + right
+    if isinstance(value, EnumMember):
+        return f"{value.cls.name}.{value.name}"
+    if isinstance(value, Instance):
+        fields = [f"{n}={text(value.values[n], depth + 1)}" for n in value.cls.fields if n in value.values]
+        return f"{value.cls.name}({', '.join(fields)})" if value.cls.kind in ("data", "tuple") else f"<{value.cls.name}>"
     name = getattr(value, "name", None)
     return f"<{name}>" if isinstance(name, str) else f"<{kind(value)}>"
 
@@ -270,6 +280,8 @@ def kind(value: Any) -> str:
         "KernelValue": "a kernel", "Module": "a module", "Namespace": "a module", "Marker": "a decorator", "ClassValue": "a class",
         "Buffer": "a tile", "Ref": "an element", "Slice": "a slice", "LoopSpec": "a loop", "KernelSpec": "a launch",
         "TensorSpec": "a tensor annotation", "HostTensor": "a tensor of the host program", "TunerSpec": "a tuner",
+        "Instance": "an instance", "EnumMember": "a member of an enumeration", "IntMember": "an int",
+        "TextMember": "a string", "Super": "super()", "ellipsis": "...",
     }  # fmt: skip
     return name.get(type(value).__name__, "a run-time value")
 

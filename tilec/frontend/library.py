@@ -1,4 +1,5 @@
-"""The pieces of Python's standard library that kernels' host code uses: math, itertools, functools, operator, typing.
+"""The pieces of Python's standard library that kernels' host code uses: math, itertools, functools, operator, typing, and the
+modules that make classes (`library_classes`).
 
     math.ceil(7 / 2) -> 4;  itertools.product([1, 2], "ab") -> (1, "a"), (1, "b"), ...
 """
@@ -13,6 +14,7 @@ from typing import Any
 from tilec.frontend import hostops
 from tilec.frontend.builtins import BUILTINS, one
 from tilec.frontend.hostops import HostError
+from tilec.frontend.library_classes import CLASSES
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.values import Builtin, Function, Iter, KernelValue, Partial
 from tilec.language.values import Marker, Namespace, Value
@@ -48,7 +50,7 @@ def _math_prod(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 _MATH_NAMES = (
     "ceil", "floor", "sqrt", "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "pow", "gcd", "lcm", "isqrt", "trunc", "fabs",
     "isnan", "isinf", "isfinite", "isclose", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "erf", "erfc",
-    "copysign", "fmod", "hypot", "comb", "perm", "factorial", "degrees", "radians",
+    "cbrt", "copysign", "fmod", "hypot", "comb", "perm", "factorial", "degrees", "radians",
 )  # fmt: skip
 
 
@@ -85,6 +87,12 @@ def _choices(sizes: list[int], r: Any) -> int:
     return math.perm(n, n if r is None else r) if n <= 64 and (r is None or r >= 0) else hostops.MAX_ITEMS + 1
 
 
+def _starmap(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("starmap", args, kwargs, 2, 2)
+    span = m.b.span
+    return Iter([m.call(args[0], tuple(m.iterate(row, span)), {}, span) for row in m.iterate(args[1], span)])
+
+
 _ITERTOOLS = {
     "product": _rows("product", _product_count, itertools.product),
     "chain": _rows("chain", lambda sizes, _: sum(sizes), itertools.chain),
@@ -92,6 +100,9 @@ _ITERTOOLS = {
     "permutations": _rows("permutations", _choices, itertools.permutations),
     "repeat": _rows("repeat", lambda _, n: hostops.MAX_ITEMS + 1 if n is None else n, lambda v, n: itertools.repeat(v[0], n)),
     "islice": _rows("islice", lambda sizes, n: sum(sizes), itertools.islice),
+    "zip_longest": _rows("zip_longest", lambda sizes, _: max(sizes, default=0), itertools.zip_longest),
+    "pairwise": _rows("pairwise", lambda sizes, _: sum(sizes), itertools.pairwise),
+    "starmap": Builtin("starmap", _starmap),
     "accumulate": _rows("accumulate", lambda sizes, _: sum(sizes), itertools.accumulate),
 }  # fmt: skip
 
@@ -125,6 +136,30 @@ def _wraps(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return Builtin("wraps", lambda m, inner, _: inner[0] if inner else None)
 
 
+def _item_getter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("itemgetter", args, kwargs, 1, 64)
+
+    def get(m: Machine, inner: Args, _: Kwargs) -> Value:
+        one("itemgetter", inner, {})
+        found = tuple(hostops.subscript(inner[0], a) for a in args)
+        return found[0] if len(args) == 1 else found
+
+    return Builtin("itemgetter", get)
+
+
+def _attr_getter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("attrgetter", args, kwargs)
+    return Builtin("attrgetter", lambda m, inner, _: m.attribute(inner[0], args[0], m.b.span))
+
+
+def _compared(op: str) -> Builtin:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        one(op, args, kwargs, 2, 2)
+        return hostops.compare(op, *args)
+
+    return Builtin(op, call)
+
+
 def _operator(op: str) -> Builtin:
     def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         one(op, args, kwargs, 2, 2)
@@ -147,15 +182,19 @@ LIBRARY: dict[str, Namespace] = {
     "functools": Namespace("functools", {
         "partial": Builtin("partial", _partial), "reduce": Builtin("reduce", _reduce), "lru_cache": Builtin("lru_cache", _transparent),
         "cache": Builtin("cache", _transparent), "wraps": Builtin("wraps", _wraps),
+        "cached_property": Builtin("cached_property", _transparent),
     }),
     "operator": Namespace("operator", {
         "add": _operator("add"), "sub": _operator("sub"), "mul": _operator("mul"), "floordiv": _operator("floordiv"),
         "mod": _operator("mod"), "truediv": _operator("div"), "and_": _operator("and"), "or_": _operator("or"), "xor": _operator("xor"),
+        "pow": _operator("pow"), "lshift": _operator("shl"), "rshift": _operator("shr"),
+        **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+        "itemgetter": Builtin("itemgetter", _item_getter), "attrgetter": Builtin("attrgetter", _attr_getter),
     }),
     "typing": Namespace("typing", {n: Marker("annotation") for n in _TYPING} | {"TYPE_CHECKING": False}),
     "typing_extensions": Namespace("typing_extensions", {n: Marker("annotation") for n in _TYPING} | {"TYPE_CHECKING": False}),
     "__future__": Namespace("__future__", {"annotations": True, "division": True, "print_function": True}),
     "builtins": Namespace("builtins", BUILTINS),
-    "collections.abc": Namespace("collections.abc", {n: Marker("annotation") for n in _TYPING}),
+    **CLASSES,
 }  # fmt: skip
 """Modules by name. Their callables are the evaluator's own; nothing of the user's is ever handed to Python."""

@@ -19,7 +19,7 @@ from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Label, Span, error
 from tilec.frontend.hostops import HostError
 from tilec.frontend.request import Request
-from tilec.frontend.values import Fatal, Frame, KernelValue, Module, Poison, Reported
+from tilec.frontend.values import Fatal, Frame, Instance, KernelValue, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Launch, Param
 from tilec.language.builder import Builder
@@ -100,6 +100,7 @@ class Machine(ABC):
     sizes: dict[str, Expr] = field(default_factory=dict)  # names of T.dynamic in their order: variables, or literals that -D gives
     fresh: set[Buffer] = field(default_factory=set)  # alloc_var results that no name holds yet
     owners: dict[int, tuple[Value, int]] = field(default_factory=dict)  # containers made at a run-time depth above 0
+    spoiled: dict[int, tuple[Value, Poison]] = field(default_factory=dict)  # containers that a failed statement may have changed
     recording: bool = False  # inside a kernel function, where an error is an error
     form: Form | None = None  # the kernel being recorded
     launches: list[Launch] = field(default_factory=list)
@@ -164,7 +165,9 @@ class Machine(ABC):
     def use(self, value: Value, span: Span) -> Value:
         """`value`, unless it is poison: then its error is raised with this place as a label."""
         if not isinstance(value, Poison):
-            return value
+            if not self.spoiled or id(value) not in self.spoiled:
+                return value
+            value = self.spoiled[id(value)][1]
         cause = value.cause
         if isinstance(cause, Reported):
             raise cause
@@ -212,7 +215,7 @@ class Machine(ABC):
 
     def own(self, value: Value) -> Value:
         """Remembers at which run-time depth a container was made, so that later changes of it can be judged."""
-        if self.depth and isinstance(value, (list, dict, set)):
+        if self.depth and isinstance(value, (list, dict, set, Instance)):
             self.owners[id(value)] = (value, self.depth)
         return value
 

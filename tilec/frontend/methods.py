@@ -13,10 +13,11 @@ from tilec.diagnostics import Span
 from tilec.frontend import hints, hostops
 from tilec.frontend.builtins import one, sort
 from tilec.frontend.hostops import HostError
-from tilec.frontend.classes import member
+from tilec.frontend.classes import class_attribute, find, member, of_class, parts, special
+from tilec.frontend.enums import IntMember, TextMember, enum_of, members
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
-from tilec.frontend.values import BoundMethod, ClassValue, Instance, Iter
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, EnumMember, Function, Instance, Iter, Super
 from tilec.ir.dtypes import FLOAT4_E2M1, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
 from tilec.language import host_tensors, vectors
@@ -52,10 +53,24 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             found = _tensor_attribute(owner, name)
         case DType():
             found = _dtype_attribute(owner, name)
-        case ClassValue(names=names):
-            return m.use(names[name], span) if name in names else _unknown(m, owner, name, span)
+        case ClassValue():
+            return class_attribute(m, owner, name, span)
         case Instance():
+            if name in ("_asdict", "_replace") and owner.cls.kind == "tuple":
+                return BoundMethod(owner, name)
             return member(m, owner, name, span)
+        case EnumMember() | IntMember() | TextMember() if (found := _of_member(m, owner, name, span)) is not None:
+            return found
+        case Super():
+            return of_class(m, owner.owner, name, span, owner.after)
+        case Function() if name == "__name__":
+            return owner.name
+        case Builtin(name="chain") if name == "from_iterable":
+            return Builtin(name, lambda m, args, _: m.call(owner, tuple(m.iterate(args[0], m.b.span)), {}, m.b.span))
+        case Builtin(name="dict") if name == "fromkeys":
+            return Builtin(name, _from_keys)
+        case Builtin(name="str") if name in _STR:
+            return Builtin(name, lambda m, args, kwargs: _str_method(m, hostops.plain(args[0]), name, args[1:], kwargs))
         case Marker():
             found = owner.options.get(name)
         case TunerSpec():
@@ -74,6 +89,20 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             scalar = is_device(owner) and name in ("astype", "dtype")
             found = owner.dtype if scalar and name == "dtype" else BoundMethod(owner, name) if scalar or name in known else None
     return _unknown(m, owner, name, span) if found is None else found
+
+
+def _of_member(m: Machine, owner: Value, name: str, span: Span) -> Value:
+    """The name or value of an enumeration's member, or what its class defines; None for anything else."""
+    member = enum_of(owner)
+    assert member is not None
+    if name in ("name", "value"):
+        return getattr(member, name)
+    return of_class(m, member, name, span) if isinstance(owner, EnumMember) or find(member.cls, name) is not None else None
+
+
+def _from_keys(m: Machine, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
+    one("fromkeys", args, kwargs, 1, 2)
+    return m.own({hostops.key(k): args[1] if len(args) > 1 else None for k in m.iterate(args[0], m.b.span)})
 
 
 def _unknown(m: Machine, owner: Value, name: str, span: Span) -> Value:
@@ -161,6 +190,11 @@ def _host_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], k
             return _dict_method(m, owner, name, args, kwargs)
         case set() | frozenset():
             return _set_method(m, owner, name, args)
+        case Instance():
+            one(name, args, {} if name == "_replace" else kwargs, 0, 0)
+            if unknown := set(kwargs) - set(owner.cls.fields):
+                raise HostError(f"`{owner.cls.name}` has no field `{min(unknown)}`")
+            return dict(owner.values) if name == "_asdict" else Instance(owner.cls, {**owner.values, **kwargs})
         case _:
             one(name, args, kwargs, 0, 0)
             return getattr(owner, name)()
@@ -272,6 +306,12 @@ def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
             return list(value)
         case Vec():
             return list(value.lanes)
+        case ClassValue() if value.kind.startswith("enum"):
+            return list(members(value))
+        case Instance() if (fields := parts(value)) is not None:
+            return list(fields)
+        case Instance() if (told := special(m, value, "__iter__", (), span)) is not NotImplemented:
+            return m.iterate(told, span)
         case set() | frozenset():
             return sorted(value, key=_set_order)
         case range():

@@ -9,19 +9,20 @@ or under `-I`, which are read the same way. Everything else is poison.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import libcst as cst
 
 from tilec.diagnostics import Span
 from tilec.frontend import hints
+from tilec.frontend.effects import Effects, aliases
 from tilec.frontend.library import LIBRARY
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
 from tilec.frontend.request import roots
 from tilec.frontend.source import Source, load
-from tilec.frontend.statements import mutated, run_statement
-from tilec.frontend.syntax import walk
+from tilec.frontend.statements import run_statement
 from tilec.frontend.values import Frame, Module, Poison
 from tilec.language.catalogue import modules, suggest
 from tilec.language.values import Namespace, Value
@@ -38,43 +39,43 @@ def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
         statements.extend(line.body if isinstance(line, cst.SimpleStatementLine) else [line])
     bindings: dict[str, list[int]] = {}
     stars = []
-    changes = set()
-    aliases = _aliases(statements)
     for k, node in enumerate(statements):
-        changed = frozenset() if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else mutated(node)
-        if changed:
-            changes.add(k)
-        for bound in assigned(node).union(*(aliases.get(n, {n}) for n in changed)):
+        for bound in assigned(node):
             bindings.setdefault(bound, []).append(k)
         if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
             stars.append(k)
+    effects = Effects(statements)
+    touched = {k: names for k, node in enumerate(statements) if (names := effects.changed(node))}
+    groups = aliases(statements)
+    rebound = {k: frozenset((t.value,)) for k, t in _augmented(statements) if t.value in groups}
+    changes = {k: names.union(*(groups.get(n, ()) for n in names)) for k, names in sorted({**rebound, **touched}.items())}
+    reads = {k: effects.read(node) for k, node in enumerate(statements)} if changes else {}
     sites = {n: tuple(ks) for n, ks in bindings.items()}
-    return Module(name, path, source, tuple(statements), sites, tuple(stars), frozenset(changes), package)
+    return Module(name, path, source, tuple(statements), sites, tuple(stars), changes, touched, reads, package)
 
 
-def _aliases(statements: list[cst.CSTNode]) -> dict[str, set[str]]:
-    """Names that plain assignments such as `a = b` or `a = b = []` make one object, each with all of its group."""
-    groups: dict[str, set[str]] = {}
-    for node in statements:
-        if not isinstance(node, cst.Assign):
-            continue
-        names = {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
-        if isinstance(node.value, cst.Name):
-            names.add(node.value.value)
-        if len(names) > 1:
-            group = names.union(*(groups.get(n, ()) for n in names))
-            groups.update(dict.fromkeys(group, group))
-    return groups
+def _augmented(statements: list[cst.CSTNode]) -> Iterator[tuple[int, cst.Name]]:
+    """Statements such as `a += b`, which change a list under all of its names."""
+    for k, node in enumerate(statements):
+        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
+            yield k, node.target
 
 
 def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Value:
     """The value of a module's name before statement `limit` (None: at the end). Raises KeyError when nothing binds it."""
+    if limit is None and name in module.given:
+        return module.given[name]
+    if limit is None and module.active:  # a function that the innermost statement calls sees what is bound by then
+        try:
+            return module_name(m, module, name, module.active[-1][0])
+        except KeyError:
+            pass
     end = len(module.statements) if limit is None else limit
     found: Value = _UNBOUND
-    for k in sorted({*module.bindings.get(name, ()), *module.stars}):
+    for k in _sites(module, name):
         if k < end:
             if k in module.changes and k not in module.done:
-                _readers_before(m, module, name, k)
+                _readers_before(m, module, k)
             found = _statement(m, module, k).get(name, found)
     if found is _UNBOUND:
         if name == "__name__":
@@ -83,13 +84,19 @@ def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Val
     return found
 
 
-def _readers_before(m: Machine, module: Module, name: str, k: int) -> None:
+def _sites(module: Module, name: str) -> list[int]:
+    """The statements that bind a name or may change its object, in order."""
+    return sorted({*module.bindings.get(name, ()), *module.stars, *(k for k, names in module.changes.items() if name in names)})
+
+
+def _readers_before(m: Machine, module: Module, k: int) -> None:
     """Evaluates what reads an object before statement `k` changes it."""
+    active = {j for j, _ in module.active}
     for j in range(k):
         node = module.statements[j]
-        if j in module.done or j in module.active or isinstance(node, (cst.FunctionDef, cst.ClassDef)) or not assigned(node):
+        if j in module.done or j in active or isinstance(node, (cst.FunctionDef, cst.ClassDef)) or not assigned(node):
             continue
-        if any(isinstance(n, cst.Name) and n.value == name for n in walk(node, into_functions=False)):
+        if module.reads[j] & module.changes[k]:
             _statement(m, module, j)
 
 
@@ -98,26 +105,26 @@ def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
     if k in module.done:
         return module.done[k]
     node = module.statements[k]
-    if k in module.active:
+    if any(j == k for j, _ in module.active):
         span = module.source.span(node)
         return {n: Poison(n, m.fail("TL0201", f"`{n}` is defined in terms of itself", span)) for n in assigned(node)}
-    module.active.add(k)
     frame = Frame(module.source, module=module, limit=k)
+    module.active.append((k, frame))
     try:
         with m.outside():
-            run_statement(m, node, frame)
+            run_statement(m, node, frame, module.touched.get(k, frozenset()))
             if not isinstance(node, (cst.FunctionDef, cst.ClassDef)):
                 _keep_changed(m, module, k, frame)
     finally:
-        module.active.discard(k)
+        module.active.pop()
     module.done[k] = frame.names
     return frame.names
 
 
 def _keep_changed(m: Machine, module: Module, k: int, frame: Frame) -> None:
     """Objects that the statement changed in place count as bound by it."""
-    for name, sites in module.bindings.items():
-        if k in sites and name not in frame.names:
+    for name in module.changes.get(k, ()):
+        if name not in frame.names:
             try:
                 frame.names[name] = module_name(m, module, name, k)
             except KeyError:

@@ -199,6 +199,14 @@ def _assigned(node: cst.CSTNode) -> Iterator[str]:
             for part in (node.body, *node.handlers, node.orelse, node.finalbody):
                 if part is not None:
                     yield from _assigned(part)
+        case cst.Match(subject=subject, cases=cases):
+            yield from _walrus(subject)
+            for c in cases:
+                yield from _assigned(c)
+        case cst.MatchCase(pattern=pattern, guard=guard, body=body):
+            yield from captures(pattern)
+            yield from _walrus(guard) if guard is not None else ()
+            yield from _assigned(body)
         case cst.Import(names=names):
             for alias in names:
                 yield import_name(alias)
@@ -215,6 +223,19 @@ def _assigned(node: cst.CSTNode) -> Iterator[str]:
                 yield from _assigned(s)
         case _:
             return
+
+
+def captures(pattern: cst.CSTNode) -> Iterator[str]:
+    """The names that a pattern of `match` binds."""
+    match pattern:
+        case cst.MatchAs(name=name) | cst.MatchStar(name=name) if name is not None:
+            yield name.value
+        case cst.MatchMapping(rest=rest) if rest is not None:
+            yield rest.value
+        case cst.MatchValue():
+            return
+    for child in children(pattern):
+        yield from captures(child)
 
 
 def _walrus(node: cst.CSTNode) -> Iterator[str]:

@@ -13,11 +13,13 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend import hostops, loops
 from tilec.frontend.branches import run_if
-from tilec.frontend.classes import make_class
+from tilec.frontend.classes import make_class, set_attribute
+from tilec.frontend.effects import mutated
 from tilec.frontend.expressions import AUGMENTED, binary, closure, host_item, items_of, spread, truth
 from tilec.frontend.launches import launch_source, run_with
 from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
 from tilec.frontend.names import assigned, bind, find, import_name, is_var, lookup, snapshot
+from tilec.frontend.patterns import run_match
 from tilec.frontend.syntax import walk
 from tilec.frontend.values import ClassValue, Fatal, Frame, Instance, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Call, Const, Expr
@@ -39,12 +41,11 @@ def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
             return run_statement(m, body, frame)
 
 
-_CHANGEABLE = (list, dict, set, Instance, ClassValue, Poison)
-"""Values that are other ones after a call of a method of theirs that is not understood."""
+def run_statement(m: Machine, node: cst.CSTNode, frame: Frame, touched: frozenset[str] = frozenset()) -> Flow:
+    """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host).
 
-
-def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
-    """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host)."""
+    `touched` are names that functions which the statement calls change or bind.
+    """
     m.step(node, frame)
     try:
         return _statement(m, node, frame)
@@ -55,20 +56,46 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
         mark = m.keep(fault) if m.recording else fault
         if _leaves(node):
             raise mark from None
-        for name in assigned(node) | mutated(node):
-            if name not in assigned(node) and not _changeable(m, frame, name, node):
-                continue  # a tile, a tensor, a function or a module is what it was
+        own = assigned(node)
+        for name in own:
             if not (m.recording and is_var(frame.names.get(name))):
                 frame.outer.get(name, frame).names[name] = Poison(name, mark)
+        if _poison_attributes(m, node, frame, mark):
+            return None
+        for name in (mutated(node) | touched) - own:
+            _spoil(m, frame, name, node, mark, name in touched)
         return None
 
 
-def _changeable(m: Machine, frame: Frame, name: str, node: cst.CSTNode) -> bool:
-    """True for a name whose value is perhaps another one after a statement that is not understood."""
+def _poison_attributes(m: Machine, node: cst.CSTNode, frame: Frame, mark: CompileError) -> bool:
+    """True for a failed `self.x = ...`: of the instance, only the attribute is unknown."""
+    match node:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Attribute(value=cst.Name(value=name), attr=attr))]):
+            pass
+        case cst.AnnAssign(target=cst.Attribute(value=cst.Name(value=name), attr=attr)):
+            pass
+        case _:
+            return False
+    owner = frame.names.get(name)
+    if not isinstance(owner, Instance):
+        return False
+    owner.values[attr.value] = Poison(f"{name}.{attr.value}", mark)
+    return True
+
+
+def _spoil(m: Machine, frame: Frame, name: str, node: cst.CSTNode, mark: CompileError, bound: bool) -> None:
+    """The object that a name holds is perhaps another one after a statement that is not understood, for everyone who holds it.
+
+    A tile, a tensor, a function or a module is what it was; a number or text too, unless a function may have `bound` the name.
+    """
     try:
-        return isinstance(find(m, frame, name, frame.source.span(node)), _CHANGEABLE)
+        value = find(m, frame, name, frame.source.span(node))
     except CompileError:
-        return True
+        value = None
+    if isinstance(value, (list, dict, set, Instance, ClassValue)):
+        m.spoiled[id(value)] = (value, Poison(name, mark))
+    elif value is None or isinstance(value, Poison) or (bound and isinstance(value, (int, float, str, tuple))):
+        frame.outer.get(name, frame).names[name] = Poison(name, mark)
 
 
 def _leaves(node: cst.CSTNode) -> bool:
@@ -76,28 +103,6 @@ def _leaves(node: cst.CSTNode) -> bool:
     if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         return False
     return any(isinstance(n, (cst.Return, cst.Raise)) for n in walk(node, into_functions=False))
-
-
-def mutated(node: cst.CSTNode) -> frozenset[str]:
-    """Names whose objects a statement changes in place: `x[0] = 1`, `x.append(1)`, `x += [1]`, `x.field = 1`."""
-    found = set()
-    for n in walk(node, into_functions=False):
-        match n:
-            case cst.Assign(targets=targets):
-                found |= {_root(t.target) for t in targets if isinstance(t.target, (cst.Subscript, cst.Attribute))}
-            case cst.AugAssign(target=cst.Subscript() | cst.Attribute() as target):
-                found.add(_root(target))
-            case cst.Expr(value=cst.Call(func=cst.Attribute(value=owner))):
-                found.add(_root(owner))
-            case cst.Del(target=cst.Subscript() as target):
-                found.add(_root(target))
-    return frozenset(found - {""})
-
-
-def _root(node: cst.CSTNode) -> str:
-    while isinstance(node, (cst.Subscript, cst.Attribute)):
-        node = node.value
-    return node.value if isinstance(node, cst.Name) else ""
 
 
 def _statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
@@ -118,6 +123,8 @@ def _statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
             _annotated(m, node, frame)
         case cst.If():
             return run_if(m, node, frame)
+        case cst.Match():
+            return run_match(m, node, frame)
         case cst.For():
             return loops.run_for(m, node, frame)
         case cst.While():
@@ -179,8 +186,10 @@ def assign(m: Machine, target: cst.CSTNode, value: Value, frame: Frame, span: Sp
                 assign(m, e.value, part, frame, span)
         case cst.Subscript():
             _store(m, target, value, frame, span)
+        case cst.Attribute(value=owner, attr=attr):
+            set_attribute(m, m.eval(owner, frame), attr.value, value, span)
         case _:
-            raise m.fail("TL0102", "assigning to an attribute is not supported", span)
+            raise m.fail("TL0102", "this target of an assignment is not supported", span)
 
 
 def _store(m: Machine, target: cst.Subscript, value: Value, frame: Frame, span: Span) -> None:
@@ -224,11 +233,7 @@ def _augmented(m: Machine, node: cst.AugAssign, frame: Frame) -> None:
         case cst.Name(value=name):
             held = lookup(m, frame, name, frame.source.span(node.target), BUILTINS)
             value = m.eval(node.value, frame)
-            if isinstance(held, list) and op == "add":
-                m.may_change(held, span)
-                held.extend(m.iterate(value, span))
-                with m.host(span):
-                    hostops.checked(held)
+            if _in_place(m, op, held, value, span):
                 return
             bind(m, frame, name, binary(m, op, held, value, span), span)
         case cst.Subscript() as target:
@@ -244,8 +249,34 @@ def _augmented(m: Machine, node: cst.AugAssign, frame: Frame) -> None:
             result = binary(m, op, old, m.eval(node.value, frame), span)
             m.b.span = span
             regions.write(m.b, ref, result)
+        case cst.Attribute(value=left, attr=attr):
+            owner = m.eval(left, frame)
+            held = m.attribute(owner, attr.value, span)
+            value = m.eval(node.value, frame)
+            if not _in_place(m, op, held, value, span):
+                set_attribute(m, owner, attr.value, binary(m, op, held, value, span), span)
         case _:
-            raise m.fail("TL0102", "assigning to an attribute is not supported", span)
+            raise m.fail("TL0102", "this target of an assignment is not supported", span)
+
+
+def _in_place(m: Machine, op: str, held: Value, value: Value, span: Span) -> bool:
+    """`held op= value` for a list, set or dict, which changes the object itself for everyone who holds it."""
+    match held, op:
+        case list(), "add":
+            changed: Value = [*held, *m.iterate(value, span)]
+        case (list(), "mul") | (set() | dict(), "or") | (set(), "and" | "sub" | "xor"):
+            changed = binary(m, op, held, value, span)
+        case _:
+            return False
+    m.may_change(held, span)
+    with m.host(span):
+        hostops.checked(changed)
+    if isinstance(held, list):
+        held[:] = changed
+    else:
+        held.clear()
+        held.update(changed)
+    return True
 
 
 def _annotated(m: Machine, node: cst.AnnAssign, frame: Frame) -> None:
@@ -348,9 +379,9 @@ def _try(m: Machine, node: cst.Try, frame: Frame) -> Flow:
 
 
 def _class(m: Machine, node: cst.ClassDef, frame: Frame) -> ClassValue:
-    inner = Frame(frame.source, parent=frame, depth=m.depth)
+    inner = Frame(frame.source, parent=frame, depth=m.depth, klass=True)
     run_block(m, node.body, inner)
-    return make_class(node, inner.names, frame)
+    return make_class(m, node, inner.names, frame)
 
 
 def _declare_outer(m: Machine, frame: Frame, names: tuple[str, ...], to_module: bool, span: Span) -> None:
@@ -361,7 +392,9 @@ def _declare_outer(m: Machine, frame: Frame, names: tuple[str, ...], to_module: 
         if scope is None or (scope.module is not None and not to_module):
             raise m.fail("TL0102", f"`{name}` has no outer scope to be taken from", span)
         if to_module and name not in scope.names:
-            raise m.fail("TL0102", "changing a global variable from a function is not supported", span)
+            if scope.module is None or not scope.module.active or m.recording:
+                raise m.fail("TL0102", "changing a global variable from a function is not supported", span)
+            scope = scope.module.active[-1][1]  # the statement that called the function
         frame.outer[name] = scope
 
 
@@ -380,7 +413,7 @@ def _delete(m: Machine, target: cst.BaseExpression, frame: Frame) -> None:
                 raise m.fail("TL0108", f"elements of {hostops.kind(owner)} cannot be deleted", span)
             m.may_change(owner, span)
             host_item(m, owner, index, span)
-            del owner[index]
+            del owner[slice(index.start, index.stop, index.step) if isinstance(index, Slice) else hostops.plain(index)]
         case _:
             raise m.fail("TL0201", "there is nothing to delete", span)
 
@@ -423,4 +456,4 @@ def _member(m: Machine, module: Value, name: str, node: cst.ImportFrom, frame: F
         return Poison(name, fault) if found is None or isinstance(found, (Poison, Reported)) else found
 
 
-__all__ = ["assign", "closure", "mutated", "run_block", "run_statement"]
+__all__ = ["assign", "closure", "run_block", "run_statement"]

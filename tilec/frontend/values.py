@@ -51,7 +51,8 @@ class Stale:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """A file that is evaluated on demand. `bindings` lists, per name, the statements that bind or change it, in order."""
+    """A file that is evaluated on demand. `bindings` lists, per name, the statements that bind it, in order; `changes` has, by
+    statement, the names whose objects it may change in place, and `touched` those that it changes under their own name."""
 
     name: str
     path: str
@@ -59,10 +60,13 @@ class Module:
     statements: tuple[cst.CSTNode, ...]
     bindings: Mapping[str, tuple[int, ...]]
     stars: tuple[int, ...] = ()  # statements `from x import *`
-    changes: frozenset[int] = frozenset()  # statements that change objects in place
+    changes: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    touched: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    reads: Mapping[int, frozenset[str]] = field(default_factory=dict)  # names that a statement mentions, itself or through functions
     package: bool = False
     done: dict[int, dict[str, Value]] = field(default_factory=dict)
-    active: set[int] = field(default_factory=set)
+    active: list[tuple[int, Frame]] = field(default_factory=list)  # statements being evaluated, the innermost last
+    given: dict[str, Value] = field(default_factory=dict)  # names that other modules have assigned to
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +88,8 @@ class Frame:
     depth: int = 0
     yields: list[Value] | None = None
     kernel: bool = False  # the body of a kernel function
+    klass: bool = False  # the body of a class, whose names its functions do not see
+    method: tuple[ClassValue, str] | None = None  # the class of a method and the name of its first parameter
 
 
 @record(eq=False)
@@ -96,6 +102,7 @@ class Function:
     defaults: Mapping[str, Value]
     kind: str = "plain"
     markers: tuple[Marker, ...] = ()
+    home: ClassValue | None = None  # the class whose body defines it
 
     @property
     def span(self) -> Span:
@@ -153,21 +160,56 @@ class Iter:
 
 @record(eq=False)
 class ClassValue:
-    """A class of the user's file. `made` tells that instances with `fields` can be made of it; `properties` name methods that are
-    read like fields, `statics` those without an instance."""
+    """A class of the user's file. `kind` is plain, data (a data class), tuple (a named tuple), open (any fields) or one of the
+    enumerations; `unknown` names a base that could not be read. `properties` are methods that are read like fields, `statics` those
+    without an instance, `of_class` those of the class itself."""
 
     name: str
-    names: Mapping[str, Value]
+    names: dict[str, Value]
     span: Span
     fields: tuple[str, ...] = ()
-    made: bool = False
+    kind: str = "plain"
+    bases: tuple[ClassValue, ...] = ()
+    frozen: bool = False
+    unknown: str = ""
     properties: frozenset[str] = frozenset()
     statics: frozenset[str] = frozenset()
+    of_class: frozenset[str] = frozenset()
+    members: list[Value] = field(default_factory=list)
 
 
 @record(eq=False)
 class Instance:
-    """An instance of a data class or named tuple of the user's file."""
+    """An instance of a class of the user's file."""
 
     cls: ClassValue
-    values: Mapping[str, Value]
+    values: dict[str, Value]
+
+
+@record(eq=False)
+class EnumMember:
+    """A member of an enumeration of the user's file."""
+
+    cls: ClassValue
+    name: str
+    value: Value
+
+
+@record(eq=False)
+class Super:
+    """super(): the attributes that an instance has from behind a class."""
+
+    owner: Instance
+    after: ClassValue
+
+
+@record(eq=False)
+class FieldSpec:
+    """dataclasses.field(...): Ellipsis stands for no default."""
+
+    default: Value
+    factory: Value
+
+
+AUTO = Marker("auto")
+"""enum.auto(): the value that an enumeration gives by itself."""

@@ -1,0 +1,208 @@
+"""What the statements of a module change in place and read, through the functions that they call too.
+
+    SEEN = []
+    def note(x): SEEN.append(x)
+    note(3)                       ->  the third statement changes SEEN
+
+Only the text is looked at: too many names cost an evaluation or two, a missing one would be a stale value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import libcst as cst
+
+from tilec.record import record
+from tilec.frontend.names import assigned, target_names
+from tilec.frontend.syntax import parameters, walk
+
+CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard popitem appendleft popleft".split())
+"""Methods of lists, dicts and sets that change them."""
+
+
+def root(node: cst.CSTNode) -> str:
+    """The name in front of attributes and subscripts: `a` of `a.b[0]`; empty for anything else."""
+    while isinstance(node, (cst.Subscript, cst.Attribute)):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
+    """Names whose objects a statement changes in place: `x[0] = 1`, `y = x.pop()`, `x += [1]`, `x.field = 1`."""
+    found = set()
+    for n in walk(node, into_functions=into_functions):
+        match n:
+            case cst.Assign(targets=targets):
+                found |= {root(t.target) for t in targets if isinstance(t.target, (cst.Subscript, cst.Attribute))}
+            case cst.AugAssign(target=cst.Subscript() | cst.Attribute() as target):
+                found.add(root(target))
+            case cst.AnnAssign(target=cst.Subscript() | cst.Attribute() as target):
+                found.add(root(target))
+            case cst.Expr(value=cst.Call(func=cst.Attribute(value=owner))):
+                found.add(root(owner))
+            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=name))) if name in CHANGES:
+                found.add(root(owner))
+            case cst.Call(func=cst.Name(value="setattr" | "next"), args=[cst.Arg(value=owner), *_]):
+                found.add(root(owner))
+            case cst.Del(target=cst.Subscript() as target):
+                found.add(root(target))
+    return frozenset(found - {""})
+
+
+@record
+class _Effect:
+    """What calling a function of the module does: names of the module that it changes or binds, which of its parameters it changes,
+    and the names that it mentions. `passed` are its own parameters handed on to others, as (function, place, parameter)."""
+
+    changes: frozenset[str]
+    given: frozenset[str]
+    reads: frozenset[str]
+    parameters: tuple[str, ...] = ()
+    passed: tuple[tuple[str, int | str, str], ...] = ()
+
+    def takes(self, place: int | str) -> bool:
+        """Whether the argument at a position, or of a name, is changed."""
+        name = place if isinstance(place, str) else self.parameters[place] if place < len(self.parameters) else ""
+        return name in self.given
+
+
+class Effects:
+    """The functions of a module by name, with what calling them does."""
+
+    def __init__(self, statements: Sequence[cst.CSTNode]) -> None:
+        """Looks at all functions and classes among the statements."""
+        made = {s.name.value: s for s in statements if isinstance(s, (cst.FunctionDef, cst.ClassDef))}
+        found = {name: _own(name, node) for name, node in made.items()}
+        self._methods = _changing_methods(made)
+        for _ in range(len(found) + 1):
+            wider = {name: _wider(e, found) for name, e in found.items()}
+            if wider == found:
+                break
+            found = wider
+        self._found: Mapping[str, _Effect] = found
+
+    def changed(self, node: cst.CSTNode) -> frozenset[str]:
+        """Names whose objects a statement of the module changes, or that functions which it calls bind."""
+        if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+            parts: list[cst.CSTNode] = [d.decorator for d in node.decorators]
+            names: set[str] = set()
+        else:
+            parts = [node]
+            names = set(mutated(node))
+        for part in parts:
+            names.update(*(self._by_call(n) for n in walk(part, into_functions=False) if isinstance(n, cst.Call)))
+            if part is not node and isinstance(part, cst.Name) and part.value in self._found:  # a bare decorator is called, too
+                names |= self._found[part.value].changes
+        return frozenset(names - {""})
+
+    def _by_call(self, node: cst.Call) -> Iterator[str]:
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in self._methods:
+            yield root(node.func.value)
+        effect = self._found.get(root(node.func))
+        if effect is None:
+            return
+        yield from effect.changes
+        for place, value in _arguments(node):
+            if effect.takes(place):
+                yield from (root(n) for n in _parts(value))
+
+    def read(self, node: cst.CSTNode) -> frozenset[str]:
+        """Names that a statement mentions, itself or in functions that it names."""
+        names = {n.value for n in walk(node, into_functions=False) if isinstance(n, cst.Name)}
+        return frozenset(names.union(*(self._found[n].reads for n in names if n in self._found)))
+
+
+def _wider(effect: _Effect, found: Mapping[str, _Effect]) -> _Effect:
+    """The effect with those of the functions that it mentions."""
+    called = [found[n] for n in effect.reads if n in found]
+    changes = effect.changes.union(*(c.changes for c in called))
+    reads = effect.reads.union(*(c.reads for c in called))
+    given = effect.given | {own for name, place, own in effect.passed if name in found and found[name].takes(place)}
+    return _Effect(changes, given, reads, effect.parameters, effect.passed)
+
+
+def _arguments(node: cst.Call) -> Iterator[tuple[int | str, cst.BaseExpression]]:
+    """The arguments of a call, each with its position or name."""
+    for k, a in enumerate(node.args):
+        yield (a.keyword.value if a.keyword is not None else k), a.value
+
+
+def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The expression, and the elements where it is a list or tuple."""
+    if isinstance(node, (cst.List, cst.Tuple)):
+        for e in node.elements:
+            yield from _parts(e.value)
+    else:
+        yield node
+
+
+def _own(name: str, node: cst.FunctionDef | cst.ClassDef) -> _Effect:
+    """What the text of one function or class alone says."""
+    inner = [n for n in walk(node) if isinstance(n, (cst.FunctionDef, cst.Lambda))]
+    given = {p.name.value for f in inner for p in parameters(f)}
+    stars = (p for f in inner for p in (f.params.star_arg, f.params.star_kwarg) if isinstance(p, cst.Param))
+    kept = given.union((p.name.value for p in stars), *(assigned(f.body) for f in inner if isinstance(f, cst.FunctionDef)))
+    outer = {i.name.value for n in walk(node) if isinstance(n, cst.Global) for i in n.names}
+    changed = mutated(node.body, into_functions=True)
+    changes = (changed - kept) | outer
+    if changed & {p.name.value for f in inner for p in parameters(f) if p.default is not None}:
+        changes |= {name}  # a default is one object for all calls
+    calls = [n for n in walk(node.body) if isinstance(n, cst.Call) and isinstance(n.func, cst.Name)]
+    passed = ((root(c.func), place, root(v)) for c in calls for place, v in _arguments(c) if root(v) in given)
+    reads = frozenset(n.value for n in walk(node.body) if isinstance(n, cst.Name))
+    own = tuple(p.name.value for p in parameters(node)) if isinstance(node, cst.FunctionDef) else ()
+    return _Effect(frozenset(changes), frozenset(changed & given), reads, own, tuple(passed))
+
+
+def _changing_methods(made: Mapping[str, cst.FunctionDef | cst.ClassDef]) -> frozenset[str]:
+    """Names of the methods of the module's classes that change their object."""
+    classes = [c for c in made.values() if isinstance(c, cst.ClassDef)]
+    functions = [f for c in classes for f in walk(c.body) if isinstance(f, cst.FunctionDef) and parameters(f)]
+    direct = {f.name.value for f in functions if parameters(f)[0].name.value in mutated(f.body)}
+    through = {f.name.value for f in functions for n in walk(f.body) if isinstance(n, cst.Attribute) and n.attr.value in direct}
+    return frozenset(direct | through) - {"__init__", "__post_init__"}
+
+
+def aliases(statements: Sequence[cst.CSTNode]) -> dict[str, set[str]]:
+    """Names that assignments may make one object (`a = b`, `a = [b]`, `a = b["x"]`, `a = f(b)`), each with all of its group."""
+    groups: dict[str, set[str]] = {}
+    for node in statements:
+        match node:
+            case cst.Assign(targets=targets, value=value):
+                names = {n for t in targets for n in target_names(t.target)}
+            case cst.AnnAssign(target=target, value=value) if value is not None:
+                names = set(target_names(target))
+            case _:
+                continue
+        if not names:
+            continue
+        names |= set(_held(value)) - {""}
+        if len(names) > 1:
+            group = names.union(*(groups.get(n, ()) for n in names))
+            groups.update(dict.fromkeys(group, group))
+    return groups
+
+
+def _held(node: cst.BaseExpression) -> Iterator[str]:
+    """Names whose objects a value may be or hold."""
+    match node:
+        case cst.Name() | cst.Subscript() | cst.Attribute():
+            yield root(node)
+        case cst.List(elements=elements) | cst.Tuple(elements=elements) | cst.Set(elements=elements):
+            for e in elements:
+                yield from _held(e.value)
+        case cst.Dict(elements=pairs):
+            for p in pairs:
+                yield from _held(p.value)
+        case cst.Call(args=args):
+            for a in args:
+                yield from _held(a.value)
+        case cst.IfExp(body=body, orelse=orelse):
+            yield from _held(body)
+            yield from _held(orelse)
+        case cst.BooleanOperation(left=left, right=right):
+            yield from _held(left)
+            yield from _held(right)
+        case _:
+            return
