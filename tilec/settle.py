@@ -12,19 +12,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import prod
 from pathlib import Path
 
 from tilec import ptxas
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.ladder import LADDERS, Choice
-from tilec.plan.plan import LaunchPlan, Plan, Variant
+from tilec.plan.domains import static_shape
+from tilec.plan.plan import LaunchPlan, Plan, Private, Variant
 from tilec.record import record
 from tilec.version import __version__
 
 MODES = ("auto", "always", "never")
-MOST_ATTEMPTS = 24
+MOST_ATTEMPTS = 32
 HOPELESS = 512
 """Registers a thread beyond what is known to fit for which no configuration makes up: nvcc takes minutes over such a body."""
+
+ALIGNED = 16
+"""Bytes to which arrays on the stack are rounded up at most."""
 
 Key = tuple[str, str]
 
@@ -75,6 +80,7 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
         return first
     if mode == "never":
         return _by_rules(first, again, "")
+    first = _possible(first, again)
     if any(v.strain > HOPELESS for v in _bodies(first.plans)):
         return _by_rules(first, again, "no configuration makes up for so many")
     archs = _archs(first.plans)
@@ -89,6 +95,19 @@ def _bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
     return (v for p in plans for launch in p.launches for v in launch.variants)
 
 
+def _possible(first: Attempt, again: Again) -> Attempt:
+    """The first attempt whose bodies are worth a question: nvcc takes minutes over those that are far from fitting."""
+    now = first
+    for _ in range(MOST_ATTEMPTS):
+        far = {(v.ladder, v.symbol): v.below for v in _bodies(now.plans) if v.strain > HOPELESS}
+        if not far:
+            return now
+        if not all(far.values()):
+            return first
+        now = again({**now.choice, **far})
+    return first
+
+
 def _archs(plans: Sequence[Plan]) -> tuple[str, ...]:
     """The architectures that the file is for."""
     return tuple(dict.fromkeys([*(p.target.name for p in plans), *(v.arch for v in _bodies(plans) if v.arch)]))
@@ -99,7 +118,17 @@ def _archs(plans: Sequence[Plan]) -> tuple[str, ...]:
 
 def _ask(attempt: Attempt, archs: Sequence[str]) -> ptxas.Report | ptxas.Silence:
     """What ptxas says of all bodies of an attempt."""
-    return ptxas.ask(attempt.cu, archs, [v.symbol for v in _bodies(attempt.plans)])
+    answer = ptxas.ask(attempt.cu, archs, [v.symbol for v in _bodies(attempt.plans)])
+    if isinstance(answer, ptxas.Silence):
+        return answer
+    own = {v.symbol: array_bytes(v) for v in _bodies(attempt.plans)}
+    return replace(answer, bodies={s: replace(b, stack=max(0, b.stack - own.get(s, 0))) for s, b in answer.bodies.items()})
+
+
+def array_bytes(v: Variant) -> int:
+    """Bytes of stack that a body may have because its author wants arrays of each thread, whose elements are found as it runs."""
+    arrays = [b for b, place in v.placements.items() if isinstance(place, Private) and b.shape]
+    return sum(-(-prod(static_shape(b)) * b.dtype.bytes // ALIGNED) * ALIGNED for b in arrays)
 
 
 def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], again: Again) -> Attempt:

@@ -33,6 +33,12 @@ def gemm(A: T.Tensor((512, 512), "float16"), B: T.Tensor((512, 512), "float16"),
 """
 """A tile of 256 registers for each of 256 threads: no rule vouches for it."""
 
+TIGHT = (
+    DOUBTFUL.replace("T.ceildiv(512, 256), T", "T.ceildiv(512, 192), T").replace("(32, 256)", "(32, 192)").replace("(256, 256)", "(256, 192)")
+    .replace("bx * 256", "bx * 192")
+)  # fmt: skip
+"""Three quarters of that: no rule vouches for it either, but some configuration may hold it."""
+
 STAND_IN = '''#!{python}
 import re, sys
 from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 
 from tests.compiling import compile_text
 from tests.hopper.kernels import Gemm
-from tests.ptxas.kit import DOUBTFUL, StandIn, bodies, codes
+from tests.ptxas.kit import DOUBTFUL, TIGHT, StandIn, bodies, codes
 from tests.samples.cases import CASES
 from tests.samples.kit import compile_sample
 from tilec import cli, ptxas
@@ -29,7 +29,7 @@ def rungs(compiled: object) -> dict[str, str]:
 
 def test_bodies_that_complain_go_down_until_they_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
-    compiled = compile_text(DOUBTFUL, ptxas="auto")
+    compiled = compile_text(TIGHT, ptxas="auto")
     assert set(rungs(compiled).values()) == {"steps one by one"} and nvcc.calls == 3 and not codes(compiled)
     told = explain_text(compiled.plans[0])
     assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
@@ -38,9 +38,9 @@ def test_bodies_that_complain_go_down_until_they_are_clean(tmp_path: Path, monke
 
 def test_the_second_time_nobody_is_asked_and_the_outcome_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
-    first = compile_text(DOUBTFUL)
+    first = compile_text(TIGHT)
     asked = nvcc.calls
-    second = compile_text(DOUBTFUL)
+    second = compile_text(TIGHT)
     assert nvcc.calls == asked and second.cu == first.cu
     assert explain_text(second.plans[0]) == explain_text(first.plans[0])
 
@@ -52,13 +52,13 @@ def test_only_the_body_that_complains_changes(tmp_path: Path, monkeypatch: pytes
 
 
 def test_where_nothing_helps_the_least_spills_stay_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = "def spilled(name, text): return 40 if '#pragma unroll 1\\n        for (int kk' in text and 'acc[256]' in text else 80"
+    rule = "def spilled(name, text): return 40 if '#pragma unroll 1\\n        for (int kk' in text and 'acc[192]' in text else 80"
     StandIn(tmp_path, monkeypatch, rule)
-    compiled = compile_text(DOUBTFUL)
+    compiled = compile_text(TIGHT)
     assert set(rungs(compiled).values()) == {"steps one by one"}
     warnings = [d for d in compiled.diagnostics if d.code == "TL0511"]
     assert warnings and all("40 bytes spilled" in d.message and d.help for d in warnings)
-    assert compile_text(DOUBTFUL).cu == compiled.cu
+    assert compile_text(TIGHT).cu == compiled.cu
 
 
 def test_a_portable_body_that_spills_gives_way_to_hoppers_own_at_its_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,20 +71,20 @@ def test_a_portable_body_that_spills_gives_way_to_hoppers_own_at_its_best(tmp_pa
 @pytest.mark.parametrize("script", ["exit 3", "kill -9 $$", "echo nothing of interest", "echo 'ptxas fatal : out of memory' >&2; exit 255"])
 def test_an_nvcc_that_fails_is_as_good_as_none(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch)
-    by_rules = compile_text(DOUBTFUL, ptxas="never")
+    by_rules = compile_text(TIGHT, ptxas="never")
     nvcc.script(f'#!/bin/sh\ncase "$*" in *--version*) echo "release 1.0, V1.0.0"; exit;; esac\n{script}\n')
-    compiled = compile_text(DOUBTFUL)
+    compiled = compile_text(TIGHT)
     assert compiled.cu == by_rules.cu and not list(tmp_path.glob("cache/ptxas/*"))
     assert any("rules decide" in line for line in compiled.plans[0].asked)
 
 
 def test_an_nvcc_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch)
-    by_rules = compile_text(DOUBTFUL, ptxas="never")
+    by_rules = compile_text(TIGHT, ptxas="never")
     nvcc.script(f'#!/bin/sh\ncase "$*" in *--version*) echo "V1.0.0"; exit;; esac\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n')
     monkeypatch.setenv("TILEC_PTXAS_TIMEOUT", "1")
     start = time.monotonic()
-    compiled = compile_text(DOUBTFUL)
+    compiled = compile_text(TIGHT)
     assert time.monotonic() - start < 20 and compiled.cu == by_rules.cu
     assert any("no answer within 1 s" in line for line in compiled.plans[0].asked)
     child = int((tmp_path / "child").read_text())
@@ -105,16 +105,16 @@ def _runs(pid: int) -> bool:
 def test_without_nvcc_rules_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    compiled = compile_text(DOUBTFUL)
-    assert compiled.cu == compile_text(DOUBTFUL, ptxas="never").cu
+    compiled = compile_text(TIGHT)
+    assert compiled.cu == compile_text(TIGHT, ptxas="never").cu
     assert rungs(compiled) and any("nvcc is not here: rules decide" in line for line in compiled.plans[0].asked)
 
 
 def test_the_environment_and_the_option_keep_nvcc_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch)
-    compile_text(DOUBTFUL, ptxas="never")
+    compile_text(TIGHT, ptxas="never")
     monkeypatch.setenv("TILEC_PTXAS", "0")
-    compile_text(DOUBTFUL, ptxas="always")
+    compile_text(TIGHT, ptxas="always")
     assert nvcc.calls == 0
 
 
@@ -132,20 +132,20 @@ DAMAGE = ["", "{", "[]", '{"bodies": 3}', '{"bodies": {"gemm": [1]}}', '{"choice
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_broken_entries_are_asked_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
-    first = compile_text(DOUBTFUL)
+    first = compile_text(TIGHT)
     asked = nvcc.calls
     for entry in (tmp_path / "cache" / "ptxas").iterdir():
         entry.write_text(damage)
-    assert compile_text(DOUBTFUL).cu == first.cu and nvcc.calls > asked
+    assert compile_text(TIGHT).cu == first.cu and nvcc.calls > asked
     assert all(json.loads(e.read_text()) for e in (tmp_path / "cache" / "ptxas").glob("*.json"))
 
 
 def test_another_nvcc_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
-    compile_text(DOUBTFUL)
+    compile_text(TIGHT)
     asked = nvcc.calls
     nvcc.script((tmp_path / "nvcc").read_text().replace("V99.0.1", "V99.0.2"))
-    compile_text(DOUBTFUL)
+    compile_text(TIGHT)
     assert nvcc.calls == 2 * asked
 
 
@@ -181,7 +181,7 @@ def test_and_for_usual_tiles(m: int, n: int, dtype: str) -> None:
 def test_the_command_line_asks_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
     monkeypatch.chdir(tmp_path)
-    Path("k.py").write_text(DOUBTFUL)
+    Path("k.py").write_text(TIGHT)
     assert cli.run(["compile", "k.py", "-q", "--ptxas", "never", "-o", "never.cu"]) == 0 and nvcc.calls == 0
     assert cli.run(["compile", "k.py", "-q", "-MMD", "-o", "auto.cu"]) == 0 and nvcc.calls == 3
     assert Path("auto.d").read_text().split() == ["auto.cu:", "\\", "k.py"]
@@ -198,7 +198,7 @@ def test_the_same_bytes_whoever_asks_first(tmp_path: Path, monkeypatch: pytest.M
     texts = []
     for cache in ("one", "two", "one"):
         monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / cache))
-        texts.append(compile_text(DOUBTFUL, arch="sm_90a").cu)
+        texts.append(compile_text(TIGHT, arch="sm_90a").cu)
     assert len(set(texts)) == 1
 
 

@@ -60,7 +60,7 @@ def test_streamed_tiles(n: int) -> None:
 @pytest.mark.parametrize("epilogue, arch", [("copy", "sm_90a"), ("shared", "sm_80"), ("bias", "sm_80"), ("direct", "sm_80")])
 def test_blocks_cut_in_halves(epilogue: str, arch: str) -> None:
     g = Gemm(bm=64, bn=128, bk=32, trans_b=True, epilogue=epilogue)
-    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.cut == 2)
     whole, compiled = at(g.source(), {}, arch), at(g.source(), {("portable", "gemm__general"): half}, arch)
     one, two = (compiled.plans[0].launches[0] for compiled in (whole, compiled))
     assert "acc[16]" in compiled.cu and one.grid != two.grid
@@ -69,16 +69,16 @@ def test_blocks_cut_in_halves(epilogue: str, arch: str) -> None:
 
 
 def test_hoppers_own_takes_halves_where_it_cannot_take_the_whole() -> None:
-    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.cut == 2)
     compiled = at(DOUBTFUL.replace("T.alloc_shared((256, 32)", "T.alloc_shared((256, 64)").replace("((32, 256)", "((64, 256)")
                   .replace("ko * 32", "ko * 64").replace("Pipelined(16", "Pipelined(8"), {("portable", "gemm"): half})
-    assert bodies(compiled)["gemm"].tensor_maps and "wgmma_m64n128k16" in compiled.cu
+    assert bodies(compiled)["gemm"].tensor_maps and "wgmma_m64n256k16" in compiled.cu
 
 
 def test_blocks_that_tell_keep_their_size() -> None:
-    mirror = "for i, j in T.Parallel(64, 64):\n      C[by * 64 + i, bx * 64 + j] = acc[i, 63 - j]"
+    mirror = "for i, j in T.Parallel(64, 64):\n      C[by * 64 + i, bx * 64 + j] = acc[63 - i, 63 - j]"
     text = DOUBTFUL.replace("256", "64").replace("T.copy(acc, C[by * 64, bx * 64])", mirror)
-    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.half)
+    half = next(n for n, r in enumerate(LADDERS["portable"]) if r.cut == 2)
     first, same = at(text, {}, "sm_80"), at(text, {("portable", "gemm"): half}, "sm_80")
     assert first.plans[0].launches[0].grid == same.plans[0].launches[0].grid
 
@@ -95,8 +95,8 @@ def test_threads_that_the_source_can_tell_stay(line: str) -> None:
 def test_the_bound_on_blocks_goes_first() -> None:
     text = DOUBTFUL.replace("256", "64").replace("threads=64", "threads=128")
     text = text.replace("    T.clear", "    T.annotate_min_blocks_per_sm(8)\n    T.clear")
-    first, second = at(text, {}, "sm_80"), at(text, {("portable", "gemm"): 1}, "sm_80")
-    assert "__launch_bounds__(128, 8)" in first.cu and "__launch_bounds__(128)" in second.cu
+    first, second, third = (at(text, {("portable", "gemm"): n}, "sm_80") for n in (0, 1, 2))
+    assert "__launch_bounds__(128, 8)" in first.cu and "__launch_bounds__(128)" in second.cu and "__launch_bounds__(128, 1)" in third.cu
     assert bodies(first)["gemm"].below == 1 and bodies(second)["gemm"].strain < bodies(first)["gemm"].strain
     rng = np.random.default_rng()
     a, b = (rng.standard_normal((512, 512)).astype(np.float16) for _ in range(2))

@@ -139,7 +139,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
         tiles=tiles, places=lines, body=body, hopper=variant.hopper, arch=variant.arch, cluster=launch.launch.cluster,
-        least=launch.launch.min_blocks if variant.bound else 0,
+        least=launch.launch.min_blocks if variant.least is None else variant.least,
     )  # fmt: skip
     return indent(text)
 

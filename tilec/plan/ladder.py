@@ -25,7 +25,8 @@ class Rung:
     the body up.
     Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
-    `half` halves the columns of the launch's blocks.
+    `alone`, one is enough.
+    Both: `cut` makes so many blocks of one (see `plan.cut`).
     """
 
     name: str
@@ -43,7 +44,8 @@ class Rung:
     rolled: bool = False
     threads: int = 0
     bound: bool = True
-    half: bool = False
+    alone: bool = False
+    cut: int = 1
 
 
 FIRST = Rung("first choice", "")
@@ -54,7 +56,8 @@ _PORTABLE = "nothing else is left: mma.sync and the author's copies"
 _SHORT = "operands in front of their use take registers"
 _ROLLED = "the assembler moves loads of later steps of a product to the front"
 _THREADS = "256 threads are the most of which each may have 255 registers"
-_HALF = "all threads together have too few registers for the tile"
+_MORE = "each of more threads holds less of the tiles"
+_CUT = "all threads together have too few registers for the tile"
 
 LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "": (FIRST,),
@@ -65,6 +68,7 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("thread numbers anew", _ANEW, parts=4, anew=True),
         Rung("no lag", _LAG, parts=4, anew=True, lag=False),
         Rung("240 registers", "the producer can do with 24", parts=4, anew=True, lag=False, take=(24, 240)),
+        Rung("half blocks", _CUT, parts=4, anew=True, lag=False, take=(24, 240), cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "pairs": (
@@ -79,24 +83,32 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         FIRST,
         Rung("held tile in shared memory", "its words take registers", held=False),
         Rung("exact maximum", "an old maximum beside the new one takes registers", held=False, lags=False),
+        Rung("half blocks", _CUT, held=False, lags=False, cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "chain": (
         FIRST,
         Rung("products end in their step", "what a product of the step before reads takes registers", carries=False),
+        Rung("half blocks", _CUT, carries=False, cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
     "portable": (
         FIRST,
         Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
+        Rung("one block at a time", "the assembler gives up registers so that more blocks fit", bound=False, alone=True),
         Rung("loads late", _SHORT, bound=False, short=True),
         Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
         Rung("256 threads", _THREADS, bound=False, threads=256),
         Rung("256 threads, loads late", _SHORT, bound=False, threads=256, short=True),
         Rung("256 threads, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True),
         Rung("384 threads, loads late", "rows of three times 64 go evenly to 12 warps", bound=False, threads=384, short=True),
-        Rung("half the columns", _HALF, bound=False, threads=256, half=True),
-        Rung("half the columns, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True, half=True),
+        Rung("512 threads, loads late", _MORE, bound=False, alone=True, threads=512, short=True),
+        Rung("512 threads, steps one by one", _MORE, bound=False, alone=True, threads=512, short=True, rolled=True),
+        Rung("1024 threads, loads late", _MORE, bound=False, alone=True, threads=1024, short=True),
+        Rung("half blocks", _CUT, bound=False, alone=True, threads=256, cut=2),
+        Rung("half blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=2),
+        Rung("thirds of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=3),
+        Rung("quarters of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=4),
     ),
 }
 """The rungs of each kind of body: of an author who orders the work (none to choose), products of Hopper's own, those whose blocks
@@ -113,9 +125,9 @@ def rung_of(choice: Choice, ladder: str, symbol: str) -> tuple[int, Rung]:
 
 
 def next_rung(ladder: str, n: int, effect: Callable[[Rung], object]) -> int:
-    """The number of the next rung down whose effect on a body no rung so far has had; 0 below the last."""
+    """The number of the next rung down whose effect on a body no rung so far has had, None for one that cannot be; 0 below the last."""
     rungs = LADDERS[ladder]
-    had = [effect(r) for r in rungs[: n + 1]]
+    had = [None, *(effect(r) for r in rungs[: n + 1])]
     return next((m for m in range(n + 1, len(rungs)) if effect(rungs[m]) not in had), 0)
 
 
@@ -124,15 +136,17 @@ class Vouched:
     """What is known to fit, in registers a thread, from sweeps that the tests repeat in part.
 
     `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only
-    stores; one that computes; one that reads a tensor besides; the same in parts. `tensor`: what each further tensor takes. `spare`:
-    those that tiles of a streaming body must leave; `held`: how many more with the held tile among them; `statement`: for each statement
-    between the products beyond `statements`. `plain`, `half`,
-    `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits,
-    others; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for all whose steps go
-    one by one. `tensors`: how many tensors element loops beside products may read.
+    stores; one that computes; one that reads a tensor besides; the same in parts. `beside`: what one that reads leaves at least.
+    `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`: how many more with the
+    held tile among them; `statement`: for each statement between the products beyond `statements`.
+    `plain`, `half`, `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products,
+    products of 16 bits, others; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for
+    all whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they
+    read any; `loose`: where elements are copied one by one and all loads may be in flight.
     """
 
     stores: int = 192
+    beside: int = 96
     computes: int = 128
     reads: int = 96
     parts: int = 192
@@ -147,6 +161,8 @@ class Vouched:
     several: int = 90
     rolled: int = 128
     tensors: int = 1
+    reading: int = 90
+    loose: int = 60
 
 
 VOUCHED = Vouched()
@@ -169,17 +185,17 @@ KNOWN_NARROW = frozenset({(((128, 256),), 256), (((256, 128),), 256)})
 """The same for products of other elements."""
 
 
-def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensors: int, rung: Rung) -> int:
+def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensors: int, rung: Rung, there: int) -> int:
     """By how many registers a product of Hopper's own exceeds what is known to fit.
 
     `tile`: its rows and columns, and the bits of what is stored; `held`: registers of accumulators and other fragments; `computes`:
-    there are element loops behind the products, which read so many `tensors`.
+    there are element loops behind the products, which read so many `tensors`; `there`: registers of a thread.
     """
     if not computes:
         return held - VOUCHED.stores
     if tile in KNOWN_PRODUCTS and tensors < 2:
         return 0
-    known = VOUCHED.computes if not tensors else VOUCHED.parts if rung.parts else VOUCHED.reads
+    known = VOUCHED.computes if not tensors else VOUCHED.parts if rung.parts else min(VOUCHED.reads, there - VOUCHED.beside)
     return held - known + VOUCHED.tensor * max(0, tensors - 1)
 
 
@@ -194,7 +210,7 @@ def stream_strain(spare: int, held: int, statements: int) -> int:
 class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
     of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
-    loops there are."""
+    loops there are; whether it copies element by element, round after round in flight."""
 
     need: int
     there: int
@@ -203,6 +219,7 @@ class Load:
     narrow: bool = False
     tensors: int = 0
     loops: int = 0
+    loose: bool = False
 
 
 def portable_strain(x: Load, rung: Rung) -> int:
@@ -213,6 +230,8 @@ def portable_strain(x: Load, rung: Rung) -> int:
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
     share = share if len(x.products) == 1 else min(share, VOUCHED.several)
+    share = min(share, VOUCHED.reading) if x.tensors and not rung.short else share
+    share = min(share, VOUCHED.loose) if x.loose else share
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
     return max(1, strain) if moved and not rung.short else strain

@@ -553,7 +553,7 @@ class Variant:
     rung: int = 0  # the configuration's number on it
     below: int = 0  # the number of the next one that makes a difference to this body; 0 for none
     strain: int = 0  # by how many registers a thread the body may exceed what is known to fit; 0 and less: it is known to
-    bound: bool = True  # the least number of blocks on a multiprocessor that the author wants holds for this body
+    least: int | None = None  # blocks that are to fit a multiprocessor, 0 for any number; None: as many as the author wants
 
 
 @record

@@ -29,14 +29,13 @@ from tilec.plan.by_hand.arrivals import arrive_each
 from tilec.plan.by_hand.checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
+from tilec.plan.cut import cut_blocks
 from tilec.plan.domains import static
 from tilec.plan.free_threads import free_threads
 from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
 from tilec.plan.hopper.gemm import plan_gemm
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
-from tilec.plan.hopper.gemm_join import halve_columns
-from tilec.plan.hopper.gemm_match import match
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
@@ -57,6 +56,12 @@ from tilec.plan.writers import writers
 from tilec.targets import Target
 
 DEFAULT_THREADS = 128
+
+SLIGHT = 24
+"""Registers by which a body may exceed what is known to fit and still spill for another reason: so that more blocks fit."""
+
+PARTS = (2, 3, 4)
+"""Into how many a block may be cut."""
 
 GENERAL_THREADS = (256, 512)
 """Threads to try for the body behind Hopper's own, where the author's are too few to hold its tiles in registers."""
@@ -88,6 +93,7 @@ class _Room:
     hand: Hand | None = None  # where the author orders the work by barriers
     rung: Rung = FIRST  # of the body at hand
     planned: int = 0  # threads before any rung changed them
+    whole: Launch | None = None  # the author's launch, where this one has smaller blocks
 
 
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
@@ -139,9 +145,9 @@ def _plan_launch(
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     room = _room(kernel, launch, threads, options, written)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
-    half = _halved(room, symbol)
-    if half is not None:  # for portable bodies, and for Hopper's own where there were none
-        launch, room = half, _room(kernel, half, threads, options, written)
+    part = _in_parts(room, symbol)
+    if part is not None:  # for portable bodies, and for Hopper's own where there were none
+        launch, room = part, replace(_room(kernel, part, threads, options, written), whole=launch)
         own = own if isinstance(own, list) else _own_bodies(room, symbol, assumed, options)
     if room.hand is not None:
         variants = _by_hand(room, symbol, assumed, options)
@@ -154,8 +160,8 @@ def _plan_launch(
     else:
         room = _threaded(room, (symbol, f"{symbol}__general"), options)
         variants = [replace(v, remarks=(*v.remarks, *own)) for v in _portable(room, symbol, assumed)]
-    if half is not None:
-        text = "blocks are cut in two, of half the columns each: registers do not hold their tiles"
+    if part is not None:
+        text = "several blocks share the work of one: registers do not hold its tiles"
         variants[-1] = replace(variants[-1], remarks=(Diagnostic(Severity.REMARK, "TL0506", text, launch.span), *variants[-1].remarks))
     one, zero = Const(1, INT32), launch.grid
     grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
@@ -167,19 +173,17 @@ def _plan_launch(
     return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together, early, releases)
 
 
-def _halved(room: _Room, symbol: str) -> Launch | None:
-    """The launch in blocks of half the columns, where the rung of a portable body asks for it."""
-    asked = any(rung_of(room.options.choice, "portable", s)[1].half for s in (symbol, f"{symbol}__general"))
-    return _half(room) if asked else None
+def _in_parts(room: _Room, symbol: str) -> Launch | None:
+    """The launch in smaller blocks, where the rung of a portable body asks for them."""
+    parts = max(rung_of(room.options.choice, "portable", s)[1].cut for s in (symbol, f"{symbol}__general"))
+    return _cut(room, parts) if parts > 1 else None
 
 
-def _half(room: _Room) -> Launch | None:
-    """The launch in blocks of half the columns, where nothing in the source can tell."""
-    launch, options = room.launch, room.options
-    if options.opt_level < 2 or launch.cluster != ALONE:
+def _cut(room: _Room, parts: int) -> Launch | None:
+    """The launch in blocks of a part, where nothing in the source can tell."""
+    if room.options.opt_level < 2 or room.hand is not None:
         return None
-    found = match(launch, room.written, _ieee(room.kernel, options))
-    return None if isinstance(found, str) else halve_columns(launch, found)
+    return cut_blocks(room.whole or room.launch, parts)
 
 
 def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
@@ -190,12 +194,17 @@ def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options
     return _Room(kernel, launch, threads, legal, options.target, written, options, hand, planned=prod(threads))
 
 
+def _again(room: _Room, launch: Launch, threads: tuple[int, int, int]) -> _Room:
+    """The same for another body or other threads."""
+    return replace(_room(room.kernel, launch, threads, room.options, room.written), whole=room.whole)
+
+
 def _threaded(room: _Room, symbols: tuple[str, ...], options: PlanOptions) -> _Room:
     """The launch with the threads that the rungs of its portable bodies ask for, where the author's source cannot tell."""
     wanted = max(rung_of(room.options.choice, "portable", s)[1].threads for s in symbols)
     if wanted in (0, prod(room.threads)) or not free_threads(room.launch.body):
         return room
-    return replace(_room(room.kernel, room.launch, (wanted, 1, 1), options, room.written), planned=room.planned)
+    return replace(_again(room, room.launch, (wanted, 1, 1)), planned=room.planned)
 
 
 def _portable(room: _Room, symbol: str, assumed: Mapping[Var, int]) -> list[Variant]:
@@ -242,7 +251,7 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
     for count in GENERAL_THREADS:
         needs = _registers(room.legal) if len(room.legal.gemms) == 1 else 0  # of several products not all tiles live at once
         if prod(room.threads) < count and 10 * needs > 11 * room.target.registers_for(prod(room.threads)):
-            room = _room(room.kernel, room.launch, (count, 1, 1), options, room.written)
+            room = _again(room, room.launch, (count, 1, 1))
     room = _threaded(room, (symbol,), options)
     try:
         return room, _variant(room, symbol, {}, aligned=False)
@@ -251,7 +260,7 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
         direct = direct_stores(body)
         if direct == body:
             raise
-        room = _room(room.kernel, replace(room.launch, body=Seq(direct, room.launch.span)), room.threads, options, room.written)
+        room = _again(room, replace(room.launch, body=Seq(direct, room.launch.span)), room.threads)
         return room, _variant(room, symbol, {}, aligned=False)
 
 
@@ -376,7 +385,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     out = Variant(symbol, None, facts, body, placements, dict(lowering.elements), total, _registers(legal), legal.remarks)
     if isinstance(lowering, HandLowering):
         out = replace(out, tensor_maps=tuple(lowering.maps), remarks=(*out.remarks, *lowering.remarks))
-    return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short)
+    return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, not aligned)
 
 
 def _lowering(room: _Room, setting: Setting) -> Lowering:
@@ -432,21 +441,14 @@ def _registers(legal: Legal) -> int:
     return tiles + max(beside, default=24)
 
 
-def _on_ladder(v: Variant, room: _Room, short: bool) -> Variant:
+def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     """A portable body with its place on the ladder, and by how many registers it may exceed what is known to fit."""
     if room.hand is not None:
         return v
     launch, now = room.launch, prod(room.threads)
     free = free_threads(launch.body)
     products = room.legal.gemms.values()
-    held = any(g.load_a == "register" or g.load_b == "register" for g in products)
-
-    def effect(x: Rung) -> object:
-        """What a rung changes."""
-        bound = launch.min_blocks if x.bound else 0
-        steps = x.rolled and bool(products) and not held
-        half = x.half and _half(room) is not None
-        return bound, x.threads if free and x.threads else room.planned, x.short or short, steps, half
+    held = all(g.load_a == "register" or g.load_b == "register" for g in products)
 
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
     there = room.target.registers_for(now * (max(1, launch.min_blocks) if rung.bound else 1))
@@ -454,6 +456,25 @@ def _on_ladder(v: Variant, room: _Room, short: bool) -> Variant:
     loops = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
     narrow = any(g.op.a_dtype.bits != 16 for g in products)
-    load = Load(v.registers, there, now, shapes, narrow, read, len(loops))
+    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), loose and not short and not rung.short)
     strain = portable_strain(load, rung)
-    return replace(v, ladder="portable", rung=number, below=next_rung("portable", number, effect), strain=strain, bound=rung.bound)
+    cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
+    largest = max((layout.registers * b.dtype.bytes for b, layout in room.legal.layouts.items()), default=0) // 4 * now * rung.cut
+
+    def effect(x: Rung) -> object:
+        """What a rung changes; None where the threads could not even hold the largest tile."""
+        bound = launch.min_blocks if x.bound else int(x.alone and strain <= SLIGHT)
+        steps = x.rolled and bool(products) and not held
+        threads = x.threads if free and x.threads else room.planned
+        cut = x.cut if x.cut in cuts else 1
+        if largest >= room.target.registers_for(threads) * threads * cut:
+            return None
+        return bound, threads, x.short or short, steps, cut
+
+    below = next_rung("portable", number, effect)
+    return replace(v, ladder="portable", rung=number, below=below, strain=strain, least=_least(rung, launch))
+
+
+def _least(rung: Rung, launch: Launch) -> int:
+    """How many blocks are to fit a multiprocessor; 0 leaves that to the assembler."""
+    return 1 if rung.alone else launch.min_blocks if rung.bound else 0

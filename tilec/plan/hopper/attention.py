@@ -31,6 +31,7 @@ from tilec.plan.hopper.parts import (
     bulk_store_of,
     cast_by_pairs,
     finished,
+    in_parts,
     legalised,
     mapped_facts,
     operand_of,
@@ -87,6 +88,7 @@ RULES = Rules(registers={1: (40, 232), 2: (24, 240), 3: (32, 160)})
 
 def plan_attention(r: Request) -> Variant | str:
     """The body of a launch that streams tiles past a held one; the reason why not, empty for kernels of another form."""
+    r = in_parts(r, "stream")
     found = match(r.launch, r.written)
     if isinstance(found, str):
         return found
@@ -115,7 +117,7 @@ def plan_attention(r: Request) -> Variant | str:
     spare = RULES.registers[consumers][1] - (need - RULES.spare)
     streamed = out.body.body[0]
     held = streamed.schedule.held_words if isinstance(streamed, Streamed) else 0
-    below = next_rung("stream", number, lambda x: (x.held and held > 0, x.lags and builder.lag is not None, x.portable))
+    below = next_rung("stream", number, lambda x: (x.held and held > 0, x.lags and builder.lag is not None, x.cut, x.portable))
     return replace(out, ladder="stream", rung=number, below=below, strain=stream_strain(spare, held, len(found.rows)))
 
 

@@ -29,7 +29,7 @@ from tilec.plan.hopper.balance import balanced_section, row_axis, section_of
 from tilec.plan.hopper.chain_match import Chain, match
 from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, TileRead
 from tilec.plan.hopper.chain_rows import RowLowering
-from tilec.plan.hopper.parts import Request, alignment, finished, legalised, mapped_facts, operand_of, ring_of, staging_tile
+from tilec.plan.hopper.parts import Request, alignment, finished, in_parts, legalised, mapped_facts, operand_of, ring_of, staging_tile
 from tilec.plan.hopper.plan import WARP_GROUP, Box, Operand, TensorMap
 from tilec.plan.hopper.softmax import folded
 from tilec.plan.ladder import next_rung, rung_of
@@ -72,6 +72,7 @@ RULES = Rules(registers={1: (40, 232), 2: (24, 240), 3: (32, 160)})
 
 def plan_chain(r: Request) -> Variant | str:
     """The body of a launch that chains products; the reason why not, empty for kernels of another form."""
+    r = in_parts(r, "chain")
     found = match(r.launch, r.written)
     if isinstance(found, str):
         return found
@@ -97,7 +98,7 @@ def plan_chain(r: Request) -> Variant | str:
     out = _Builder(r, found, facts, rows // 64, loads, products, step).variant()
     if isinstance(out, str):
         return out
-    below = next_rung("chain", number, lambda x: (x.carries and bool(step.carried), x.portable))
+    below = next_rung("chain", number, lambda x: (x.carries and bool(step.carried), x.cut, x.portable))
     return replace(out, ladder="chain", rung=number, below=below, strain=_registers(found, products, step.carried) - cap)
 
 

@@ -32,6 +32,7 @@ from tilec.plan.hopper.parts import (
     bulk_store_of,
     direct_stores,
     finished,
+    in_parts,
     mapped_facts,
     operand_of,
     ring_of,
@@ -96,7 +97,14 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     if isinstance(found, str):
         return found
     remarks: tuple[Diagnostic, ...] = ()
-    if r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE:
+    number, rung = rung_of(r.choice, "product", r.symbol)
+    joins = r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE
+    if rung.cut > 1 and not joins:
+        r = in_parts(r, "product")
+        again = match(r.launch, written, r.ieee)
+        assert not isinstance(again, str)
+        found = again
+    elif joins and rung.cut == 1:
         joined = join_columns(r.launch, found)
         again = match(joined, written, r.ieee) if joined is not None else ""
         if joined is not None and not isinstance(again, str):
@@ -115,7 +123,6 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     operands = _operands(found, k * join, m // consumers, facts)
     if isinstance(operands, str):
         return operands
-    number, rung = rung_of(r.choice, "product", r.symbol)
     if rung.portable:
         return f"{rung.why}: its products spill registers whatever else is tried"
     out = _Builder(r, found, facts, consumers, join, *operands, rung=rung).variant()
@@ -124,7 +131,7 @@ def plan_gemm(r: Request) -> list[Variant] | str:
 
     def effect(x: Rung) -> object:
         parts = x.parts if any(map(reads_tensors, found.epilogue)) else 0
-        return parts, x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.portable
+        return parts, x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.cut, x.portable
 
     out = replace(out, ladder="product", rung=number, below=next_rung("product", number, effect))
     pair = chosen_pair(r.launch, found, *operands, r.pairs)
@@ -294,7 +301,7 @@ class _Builder:
         read = sum(b.scope is Scope.GLOBAL for b in touched(self.found.epilogue)[0])
         stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=32)
         m, n = static_shape(self.found.acc)
-        return product_strain((m, n, stored), held, computes, read, self.rung)
+        return product_strain((m, n, stored), held, computes, read, self.rung, self._registers()[1])
 
     def _depth(self) -> int:
         return self.a.shape[1] if self.a.k_major else self.a.shape[0]

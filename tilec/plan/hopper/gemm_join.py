@@ -1,11 +1,9 @@
-"""Joins neighbouring blocks of a GEMM kernel into one of twice the columns, or cuts blocks in halves, where nothing in the source
-can tell.
+"""Joins neighbouring blocks of a GEMM kernel into one of twice the columns, where nothing in the source can tell.
 
     join_columns(launch, match) -> the launch with 128x256 tiles for one with 128x128, half as many blocks; None where it can tell
-    halve_columns(launch, match) -> the launch with 256x128 tiles for one with 256x256, twice as many blocks; None where it can tell
 
-Each place that mentions the block index must do so as `index * n + column`; and where blocks are joined, the author's must cover the
-tensors that are written, so that the half of a last block that has no partner lies out of range.
+Each place that mentions the block index must do so as `index * n + column`, and the author's blocks must cover the tensors that are
+written, so that the half of a last block that has no partner lies out of range.
 """
 
 from __future__ import annotations
@@ -15,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from tilec.analysis.affine import coefficient, depends_on
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
-from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import INT32, INT64
-from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Scope, Var
+from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Copy, Fill, For, Gemm, Parallel, Region, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, stmt_exprs, walk_expr, walk_stmt
@@ -31,23 +28,12 @@ class _Tells(Exception):
 
 def join_columns(launch: Launch, found: Match) -> Launch | None:
     """The launch with blocks of twice the columns."""
-    return _with_columns(launch, found, 2 * static_shape(found.acc)[1])
-
-
-def halve_columns(launch: Launch, found: Match) -> Launch | None:
-    """The launch with blocks of half the columns."""
-    n = static_shape(found.acc)[1]
-    return None if n % 32 else _with_columns(launch, found, n // 2)
-
-
-def _with_columns(launch: Launch, found: Match, columns: int) -> Launch | None:
-    """The launch with blocks of so many columns."""
     n = static_shape(found.acc)[1]
     index = next((v for v in launch.block_vars if any(coefficient(e, v) == n for e in found.copies[1].src.starts)), None)
     if index is None or found.lets or any(depends_on(e, (index,)) for e in found.copies[0].src.starts):
         return None
     try:
-        return _Join(launch, found, index, n, columns).launched()
+        return _Join(launch, found, index, n, 2 * n).launched()
     except _Tells:
         return None
 
@@ -74,8 +60,7 @@ class _Join:
         body = self.renamed(self.statement(launch.body))
         blocks, two = launch.grid[axis], Const(2, launch.grid[axis].dtype)
         fewer: Expr = Call("ceildiv", (blocks, two), two.dtype)
-        other = fewer if self.columns > self.n else simplify(Binary("mul", blocks, two, two.dtype))
-        grid = tuple(other if a == axis else e for a, e in enumerate(launch.grid))
+        grid = tuple(fewer if a == axis else e for a, e in enumerate(launch.grid))
         return replace(launch, grid=grid, body=body)
 
     def like_acc(self, b: Buffer) -> bool:
@@ -146,9 +131,7 @@ class _Join:
             self.reaches(r.buffer, r.starts)
 
     def reaches(self, b: Buffer, starts: tuple[Expr, ...]) -> None:
-        """Raises _Tells unless all blocks together cover the dimension of `b` that the block index walks, or none does more."""
-        if self.columns < self.n:
-            return
+        """Raises _Tells unless all blocks together cover the dimension of `b` that the block index walks."""
         axis = self.launch.block_vars.index(self.index)
         for d, e in enumerate(starts):
             if depends_on(e, (self.index,)):
@@ -203,15 +186,7 @@ class _Join:
         twice = Binary("mul", self.index, Const(2, self.index.dtype), self.index.dtype)
 
         def expr(e: Expr) -> Expr:
-            match e:
-                case Binary("mul", (Var() | Cast(Var())) as a, Const(int(value)) as b) if self.columns < self.n:
-                    if self.index in walk_expr(a):
-                        if value % 2:
-                            raise _Tells
-                        return replace(e, b=replace(b, value=value // 2))
             if e is self.index:
-                if self.columns < self.n:
-                    raise _Tells
                 return twice
             e = map_expr(e, expr)
             return replace(e, buffer=self.wide[e.buffer]) if isinstance(e, Load) and e.buffer in self.wide else e

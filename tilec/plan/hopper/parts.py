@@ -20,9 +20,10 @@ from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
+from tilec.plan.cut import cut_blocks
 from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper.plan import MULTIPROCESSORS, Box, Operand, Staging, TensorMap
-from tilec.plan.ladder import Choice
+from tilec.plan.ladder import Choice, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering
 from tilec.plan.pipelines import touched
@@ -45,6 +46,9 @@ from tilec.targets import Target
 CHUNKS = (2, 3, 5)
 """How many chunks of results a consumer may stage at a time, the best first; a divisor of all of its chunks is taken."""
 
+PARTS = ((2, 64), (3, 64), (2, 32))
+"""Into how many a block may be cut, and what the size of a part is a multiple of; the best first."""
+
 
 @record
 class Request:
@@ -61,6 +65,15 @@ class Request:
     opt_level: int
     pairs: str = "auto"
     choice: Choice = field(default_factory=dict)
+
+
+def in_parts(r: Request, ladder: str) -> Request:
+    """The request for smaller blocks, where the rung of its body asks for them and nothing in the source can tell: whole warp groups
+    of rows, or columns."""
+    if rung_of(r.choice, ladder, r.symbol)[1].cut == 1:
+        return r
+    found = (cut_blocks(r.launch, parts, unit) for parts, unit in PARTS)
+    return replace(r, launch=next((x for x in found if x is not None), r.launch))
 
 
 def mapped_facts(r: Request, copies: Iterable[Copy]) -> Facts:

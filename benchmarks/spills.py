@@ -1,0 +1,130 @@
+"""Sweeps several hundred kernels for spilled registers and serialised products: what leaves the compiler, and what the rules vouched for.
+
+    python benchmarks/spills.py build/spills.jsonl                       all; goes on where an earlier run stopped
+    python benchmarks/spills.py build/spills.jsonl --only attention D256 --again
+    python benchmarks/spills.py build/spills.jsonl --table               the table of what is known, as Markdown
+
+needs nvcc, no GPU. A kernel takes 5 to 60 seconds. A line a kernel goes to the file: what each body's first configuration costs by
+ptxas, what the rules expected, and what is left in the end. A hole is a body that the rules vouch for and ptxas does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.spill_cases import Case, cases
+from tilec import ptxas
+from tilec.diagnostics import CompileError
+from tilec.driver import Compiled, InternalFault, Options, compile_source
+from tilec.plan.ladder import LADDERS
+from tilec.plan.plan import Variant
+from tilec.settle import HOPELESS, array_bytes
+from tilec.targets import lookup
+
+
+def compiled(c: Case, mode: str) -> Compiled:
+    """A compilation of a case, with ptxas asked or not."""
+    target = lookup(c.arch)
+    assert target is not None
+    kernels = (c.kernel,) if c.kernel else ()
+    return compile_source(Options("kernel.py", c.text.encode(), target, defines=c.defines, kernels=kernels, opt_level=c.opt, ptxas=mode))
+
+
+def bodies(x: Compiled) -> list[Variant]:
+    """All bodies of a compilation."""
+    return [v for p in x.plans for launch in p.launches for v in launch.variants]
+
+
+def outcome(c: Case) -> dict[str, Any]:
+    """What is to be known of one case."""
+    start = time.perf_counter()
+    try:
+        settled = compiled(c, "auto")
+    except (CompileError, InternalFault) as fault:
+        return {"refused": str(fault)[:200]}
+    answer = ptxas.ask(settled.cu, (c.arch,), [v.symbol for v in bodies(settled)])
+    if isinstance(answer, ptxas.Silence):
+        return {"silent": answer.reason, "strain": {v.symbol: v.strain for v in bodies(settled)}}
+    asked = "ptxas" in settled.seconds
+    own = {v.symbol: array_bytes(v) for v in bodies(settled)}
+    left = {s: str(b) for s, b in answer.bodies.items() if not replace(b, stack=max(0, b.stack - own[s])).clean}
+    return {
+        "asked": asked, "hopeless": any(v.strain > HOPELESS for v in bodies(settled)), "left": left,
+        "hole": bool(left) and not asked, "ladders": sorted({v.ladder for v in bodies(settled)}),
+        "rungs": {v.symbol: LADDERS[v.ladder][v.rung].name for v in bodies(settled) if v.rung},
+        "strain": {v.symbol: v.strain for v in bodies(settled)}, "registers": {s: b.registers for s, b in answer.bodies.items()},
+        "told": [line for p in settled.plans for line in p.asked], "seconds": round(time.perf_counter() - start, 1),
+    }  # fmt: skip
+
+
+def known(path: Path) -> dict[str, dict[str, Any]]:
+    """The last line of each case in the file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {x["case"]: x for x in map(json.loads, lines)}
+
+
+def table(found: dict[str, dict[str, Any]], every: dict[str, Case]) -> str:
+    """What is known, as Markdown."""
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    for name, x in found.items():
+        if name not in every:
+            continue
+        row = rows.setdefault((every[name].family, every[name].arch), Counter())
+        row.update(["kernels"])
+        if "refused" in x or "silent" in x:
+            row.update(["refused" if "refused" in x else "silent"])
+            continue
+        row.update(["clean" if not x["left"] else "hopeless" if x["hopeless"] else "spills"])
+        row.update([*(["asked"] if x["asked"] else []), *(["lower"] if x["rungs"] else []), *(["hole"] if x["hole"] else [])])
+    columns = ("kernels", "refused", "clean", "asked", "lower", "hole", "hopeless", "spills", "silent")
+    lines = ["| family | arch | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * len(columns)]
+    for (family, arch), row in [*sorted(rows.items()), (("all", ""), sum(rows.values(), Counter()))]:
+        lines.append(f"| {family} | {arch} | " + " | ".join(str(row[c]) for c in columns) + " |")
+    lines += ["", *(f"- {n}: {'; '.join(f'`{s}` {b}' for s, b in x['left'].items())}" for n, x in found.items() if x.get("left"))]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Asks about all cases that the file does not have, or prints what it has."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", nargs="*", default=[], help="words that the name of a case must all contain")
+    parser.add_argument("--again", action="store_true", help="also those that the file has")
+    parser.add_argument("--unclean", action="store_true", help="once more those that the file has and that were not clean")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    every, had = cases(), known(options.file)
+    if options.table:
+        print(table(had, every))
+        return 0
+    os.environ.setdefault("TILEC_PTXAS_TIMEOUT", "120")
+    print(f"{len(every)} kernels, {len(had)} known")
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    for name in sorted(every, key=lambda n: sha256(n.encode()).digest()):  # families mixed, so that a part of it tells much
+        c = every[name]
+        old = had.get(name)
+        wanted = old is None or options.again or (options.unclean and (old.get("left") or "silent" in old))
+        if not wanted or not all(w in name for w in options.only):
+            continue
+        x = outcome(c)
+        with options.file.open("a") as out:
+            out.write(json.dumps({"case": name, **x}) + "\n")
+        said = x.get("left") or x.get("refused") or x.get("silent") or "clean"
+        print(f"{name}: {said} {x.get('rungs', '')} {'HOLE' if x.get('hole') else ''} {x.get('seconds', '')}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
