@@ -19,7 +19,7 @@ from tilec import ptxas
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.ladder import LADDERS, Choice
 from tilec.plan.domains import static_shape
-from tilec.plan.plan import LaunchPlan, Plan, Private, Variant
+from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
 from tilec.version import __version__
 
@@ -28,6 +28,8 @@ MOST_ATTEMPTS = 32
 HOPELESS = 512
 """Registers a thread beyond what is known to fit for which no configuration makes up: nvcc takes minutes over such a body."""
 
+NEARLY_ALL = 75
+"""Hundredths of all registers above which the tiles are what is too large."""
 ALIGNED = 16
 """Bytes to which arrays on the stack are rounded up at most."""
 
@@ -188,17 +190,22 @@ def _finished(best: Attempt, bodies: Mapping[str, ptxas.Body], told: Mapping[Key
         symbols = {v.symbol for v in _bodies([p])}
         lines = [f"nvcc {version} was asked"]
         lines += [f"{symbol}  {'; '.join(words)}" for (_, symbol), words in told.items() if symbol in symbols]
-        launches = [replace(g, variants=tuple(_warned(v, g, bodies[v.symbol]) for v in g.variants)) for g in p.launches]
+        launches = [replace(g, variants=tuple(_warned(v, g, bodies[v.symbol], p) for v in g.variants)) for g in p.launches]
         plans.append(replace(p, launches=tuple(launches), asked=tuple(lines)))
     return replace(best, plans=tuple(plans))
 
 
-def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body) -> Variant:
+def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body, p: Plan) -> Variant:
+    """The body with a warning, unless ptxas has nothing to complain about."""
     if body.clean:
         return v
-    threads = (v.threads or launch.threads)[0]
+    threads, there = prod(v.threads or launch.threads), 4 * p.target.registers_per_sm
+    tiles = [place.layout.registers * b.dtype.bytes for b, place in v.placements.items() if isinstance(place, Registers)]
+    held = sum(tiles) * threads
     advice = "a smaller tile holds fewer registers" if threads >= 256 else "a smaller tile, or more threads, take fewer registers each"
+    advice = "halve the rows or the columns of a block" if held > there * NEARLY_ALL // 100 else advice
     text = f"the body {v.symbol} is not free of spilled registers or waits: {body}, {body.registers} registers a thread"
+    text += f"; its register tiles take {-(-held >> 10)} of the {there >> 10} KB that a block may have"
     return replace(v, remarks=(*v.remarks, Diagnostic(Severity.WARNING, "TL0511", text, launch.launch.span, help=advice)))
 
 

@@ -13,7 +13,8 @@ from tests.compiling import compile_text
 from tests.hopper.kernels import Gemm
 from tests.ptxas.kit import DOUBTFUL, TIGHT, StandIn, bodies, codes
 from tests.samples.cases import CASES
-from tests.samples.kit import compile_sample
+from tests.samples.kit import SAMPLES, compile_sample
+from tests.toolchain import needs_nvcc
 from tilec import cli, ptxas
 from tilec.emit.explain import explain_text
 from tilec.plan.ladder import LADDERS
@@ -221,3 +222,28 @@ def test_a_tile_that_no_configuration_holds_is_told_without_asking(tmp_path: Pat
     compiled = compile_text(HOPELESS)
     assert nvcc.calls == 0
     assert any(d.code == "TL0511" and "registers a thread more" in d.message for d in compiled.diagnostics)
+
+
+def test_a_tile_far_beyond_the_author_s_threads_takes_more_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch)
+    compiled = compile_text(HOPELESS.replace("512, 512", "64, 512").replace("threads=128", "threads=32"))
+    assert nvcc.calls == 1 and not codes(compiled) and compiled.plans[0].launches[0].threads[0] == 256
+
+
+def test_a_warning_says_how_much_there_is_and_one_thing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 8")
+    (told,) = (d for d in compile_text(TIGHT).diagnostics if d.code == "TL0511")
+    assert "its register tiles take 192 of the 256 KB" in told.message and told.help == "a smaller tile holds fewer registers"
+    large = compile_text(TIGHT.replace("192", "248"))
+    assert [d.help for d in large.diagnostics if d.code == "TL0511"] == ["halve the rows or the columns of a block"]
+
+
+@needs_nvcc
+def test_an_array_of_the_author_s_own_is_no_spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    path = SAMPLES / "attention" / "block_sparse.py"
+    compiled = compile_text(path.read_text(), {"seq": 4096, "heads": 8, "dim": 64}, "sm_90a", ptxas="always")
+    (body,) = bodies(compiled).values()
+    answer = ptxas.ask(compiled.cu, ("sm_90a",))
+    assert isinstance(answer, ptxas.Report) and answer.bodies[body.symbol].stack == 64
+    assert not body.rung and not codes(compiled)

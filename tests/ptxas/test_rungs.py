@@ -8,6 +8,10 @@ import pytest
 from tests.compiling import MODES, compile_text, run_emulated
 from tests.hopper.attention import Attention, error, reference
 from tests.hopper.attention import run as run_attention
+from tests.hopper.chains import Gradients, chains
+from tests.hopper.chains import error as chain_error
+from tests.hopper.chains import run as run_chain
+from tests.hopper.kernels import MODES as EVERY
 from tests.hopper.kernels import Gemm, run
 from tests.ptxas.kit import DOUBTFUL, at, bodies
 from tilec.plan.ladder import LADDERS, rung_of
@@ -57,6 +61,18 @@ def test_streamed_tiles(n: int) -> None:
     assert error(got["O"], a.exact(values)[0]) < 2e-3 and reference(compiled, values)["O"].shape == got["O"].shape
 
 
+@pytest.mark.parametrize("what, n", [("keys", 1), ("keys", 3), ("queries", 1), ("queries", 2)])
+def test_chains(what: str, n: int) -> None:
+    g = Gradients(what=what, heads=1, seq=132, bm=64 if what == "keys" else 128, causal=True)
+    compiled, rung = at(g.source(), {("chain", "gradients"): n}), LADDERS["chain"][n]
+    whole = bodies(at(g.source(), {}))["gradients"]
+    assert chains(compiled) is not rung.portable
+    assert (bodies(compiled)["gradients"].threads != whole.threads) is (rung.cut > 1 or rung.portable)
+    values, want = g.inputs(np.random.default_rng())
+    ok, got = run_chain(compiled.cu, values, EVERY[n % 3])
+    assert ok and all(chain_error(got[name], exact) < 1e-3 for name, exact in want.items())
+
+
 @pytest.mark.parametrize("epilogue, arch", [("copy", "sm_90a"), ("shared", "sm_80"), ("bias", "sm_80"), ("direct", "sm_80")])
 def test_blocks_cut_in_halves(epilogue: str, arch: str) -> None:
     g = Gemm(bm=64, bn=128, bk=32, trans_b=True, epilogue=epilogue)
@@ -103,6 +119,13 @@ def test_the_bound_on_blocks_goes_first() -> None:
     got = run_emulated(second, {"A": a, "B": b, "C": np.full((512, 512), np.nan, np.float32)})["C"]
     true = a.astype(np.float64) @ b.astype(np.float64)
     assert np.linalg.norm(got - true) < 1e-4 * np.linalg.norm(true)
+
+
+def test_a_block_of_keys_stays_whole() -> None:
+    g = Gradients(what="keys", heads=1, seq=132)  # all of its rows add up to dQ
+    half = next(n for n, r in enumerate(LADDERS["chain"]) if r.cut > 1)
+    one, same = (bodies(at(g.source(), {("chain", "gradients"): n}))["gradients"] for n in (half - 1, half))
+    assert one.threads == same.threads
 
 
 def test_every_rung_says_why() -> None:
