@@ -14,7 +14,7 @@ import libcst as cst
 
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
-from tilec.frontend.expressions import truth
+from tilec.frontend.expressions import condition
 from tilec.frontend.machine import Flow, Jump, Machine, is_device
 from tilec.frontend.names import assigned
 from tilec.frontend.sizes import size_help
@@ -28,7 +28,7 @@ _UNBOUND: Any = object()
 
 def run_if(m: Machine, node: cst.If, frame: Frame) -> Flow:
     """Runs or records an `if`, with its elif and else parts."""
-    cond = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
+    cond = condition(m, node.test, frame)
     if isinstance(cond, bool):
         if cond:
             return m.run(node.body, frame)

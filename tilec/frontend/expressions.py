@@ -23,6 +23,7 @@ from tilec.frontend.names import bind, lookup, target_names
 from tilec.frontend.syntax import parameters
 from tilec.frontend.texts import written
 from tilec.frontend.values import Builtin, ClassValue, EnumMember, Frame, Function, Instance, Iter, Super
+from tilec.ir.dtypes import BOOL
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
 from tilec.ir.visit import substitute
@@ -65,6 +66,8 @@ def evaluate(m: Machine, node: cst.CSTNode, frame: Frame) -> Value:
         case cst.BinaryOperation(left=left, operator=op, right=right):
             name = BINARY.get(type(op), "")
             return binary(m, name, m.eval(left, frame), m.eval(right, frame), frame.source.span(node))
+        case cst.UnaryOperation(operator=cst.Not()):
+            return condition(m, node, frame)
         case cst.UnaryOperation(operator=op, expression=operand):
             return _unary(m, op, m.eval(operand, frame), frame.source.span(node))
         case cst.Comparison():
@@ -173,9 +176,6 @@ def _scalar_operand(m: Machine, value: Value, span: Span) -> None:
 
 def _unary(m: Machine, op: cst.BaseUnaryOp, value: Value, span: Span) -> Value:
     m.b.span = span
-    if isinstance(op, cst.Not):
-        known = truth(m, value, span)
-        return (not known) if isinstance(known, bool) else arith.unary(m.b, "not", known)
     name = _UNARY[type(op)]
     if is_device(value):
         return vectors.unary(m.b, name, value)
@@ -266,18 +266,46 @@ def logical(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
 
 
 def _boolean(m: Machine, node: cst.BooleanOperation, frame: Frame) -> Value:
+    """`a and b` / `a or b`: one of the two values, which is a logical operation where both are bool."""
     op = "and" if isinstance(node.operator, cst.And) else "or"
     span = frame.source.span(node)
     left = m.eval(node.left, frame)
     known = truth(m, left, span)
     if isinstance(known, bool):
         return left if known == (op == "or") else m.eval(node.right, frame)
-    return logical(m, op, known, guarded(m, lambda: m.eval(node.right, frame), span), span)
+    right = guarded(m, lambda: m.eval(node.right, frame), span)
+    if _is_bool(m, left) and _is_bool(m, right):
+        return logical(m, op, known, right, span)
+    _scalar_operand(m, right, span)
+    m.b.span = span
+    return vectors.select(m.b, known, *((right, left) if op == "and" else (left, right)))
+
+
+def _is_bool(m: Machine, value: Value) -> bool:
+    return isinstance(value, bool) or (is_device(value) and not isinstance(value, Vec) and arith.as_expr(m.b, value).dtype == BOOL)
+
+
+def condition(m: Machine, node: cst.BaseExpression, frame: Frame) -> bool | Expr:
+    """The truth of an expression that nothing but a branch or loop looks at: True or False on the host."""
+    span = frame.source.span(node)
+    match node:
+        case cst.BooleanOperation(left=first, operator=operator, right=second):
+            op = "and" if isinstance(operator, cst.And) else "or"
+            left = condition(m, first, frame)
+            if isinstance(left, bool):
+                return left if left == (op == "or") else condition(m, second, frame)
+            return truth(m, logical(m, op, left, guarded(m, lambda: condition(m, second, frame), span), span), span)
+        case cst.UnaryOperation(operator=cst.Not(), expression=operand):
+            known = condition(m, operand, frame)
+            m.b.span = span
+            return (not known) if isinstance(known, bool) else arith.unary(m.b, "not", known)
+        case _:
+            return truth(m, m.eval(node, frame), span)
 
 
 def _ternary(m: Machine, node: cst.IfExp, frame: Frame) -> Value:
     span = frame.source.span(node)
-    cond = truth(m, m.eval(node.test, frame), span)
+    cond = condition(m, node.test, frame)
     if isinstance(cond, bool):
         return m.eval(node.body if cond else node.orelse, frame)
     then = guarded(m, lambda: m.eval(node.body, frame), span)

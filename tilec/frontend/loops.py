@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import libcst as cst
 
 from tilec.diagnostics import Span
-from tilec.frontend.expressions import truth, unpack
+from tilec.frontend.expressions import condition, unpack
 from tilec.frontend.machine import SPREAD, Flow, Jump, Loop, Machine, Return
 from tilec.frontend.names import assigned, is_var, snapshot, target_names
 from tilec.frontend.persistent import record_persistent
@@ -77,7 +77,7 @@ def run_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
     carried = _Carried(m, frame, assigned(node.body), span)
     left = _left_flag(m, node, span)
     with m.deeper(), m.b.block() as tests:
-        cond = True if endless else truth(m, m.eval(node.test, frame), frame.source.span(node.test))
+        cond = True if endless else condition(m, node.test, frame)
     test: Expr = Const(cond, BOOL) if isinstance(cond, bool) else cond
     with m.deeper(), m.b.block() as body:
         if tests:
@@ -102,13 +102,13 @@ def _is_true(test: cst.BaseExpression) -> bool:
 def _runs_on_device(m: Machine, node: cst.While, frame: Frame) -> bool:
     """True when the condition, as it stands before the loop, depends on run-time values. What it records is dropped."""
     with m.b.block():
-        return not isinstance(truth(m, m.eval(node.test, frame), frame.source.span(node.test)), bool)
+        return not isinstance(condition(m, node.test, frame), bool)
 
 
 def _host_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
     while True:
         m.step(node, frame)
-        known = truth(m, m.eval(node.test, frame), frame.source.span(node.test))
+        known = condition(m, node.test, frame)
         if not isinstance(known, bool):
             raise m.fail("TL0213", "this `while` becomes a run-time loop after it was started", frame.source.span(node.test),
                          help=size_help(known) or "keep its counter in a T.alloc_var")  # fmt: skip

@@ -17,7 +17,7 @@ from tilec.frontend import hostops
 from tilec.frontend.branches import branch
 from tilec.frontend.builtins import is_type
 from tilec.frontend.classes import class_attribute, member, parts
-from tilec.frontend.expressions import compare, logical, truth
+from tilec.frontend.expressions import compare, condition, logical, truth
 from tilec.frontend.machine import Flow, Machine, is_device
 from tilec.frontend.names import assigned, bind, snapshot
 from tilec.frontend.values import Builtin, ClassValue, Frame, Instance
@@ -42,7 +42,7 @@ def _cases(m: Machine, cases: Sequence[cst.MatchCase], subject: Value, frame: Fr
     found = _fits(m, case.pattern, subject, frame)
     if case.guard is not None and found is not False:
         place = frame.source.span(case.guard)
-        guard = truth(m, m.eval(case.guard, frame), place)
+        guard = condition(m, case.guard, frame)
         found = guard if found is True else found if guard is True else truth(m, logical(m, "and", found, guard, place), place)
     if found is True:
         return m.run(case.body, frame)
