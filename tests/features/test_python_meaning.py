@@ -32,8 +32,23 @@ def k(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "float32"), O: T.Tensor((6, 
     rows = [(int(x), i, float(y)) for i, (x, y) in enumerate(zip(a, b, strict=True))]
     wanted = [
         [x or 5 for x, i, y in rows], [x and i for x, i, y in rows], [x > 2 or x for x, i, y in rows],
-        [x > 2 and i > 3 or x == 0 for x, i, y in rows], [not (x and i) for x, i, y in rows],
+        [(x > 2 and i > 3) or x == 0 for x, i, y in rows], [not (x and i) for x, i, y in rows],
         [1 if x and (i or x > 3) else 2 for x, i, y in rows],
     ]  # fmt: skip
     floats = [[y or 0.5 for x, i, y in rows], [x and y for x, i, y in rows], [(0 or y) and (1 and 2.5) for x, i, y in rows]]
     check(text, {"A": a, "B": b, "O": poison((6, 8), np.int32), "F": poison((3, 8), np.float32)}, {"O": wanted, "F": np.float32(floats)})
+
+
+def test_pythons_own_types_are_element_types() -> None:
+    text = """
+@T.prim_func
+def k(A: T.Tensor((4,), int), B: T.Tensor((4,), float), C: T.Tensor((4,), dtype=bool)):
+    with T.Kernel(1, threads=4):
+        t = T.get_thread_binding()
+        v = T.alloc_var(int, init=3)
+        A[t] = v + T.cast(B[t], int)
+        C[t] = B[t].astype(bool)
+"""
+    b = np.array([0.0, -1.5, 2.5, 1e5], np.float32)
+    values = {"A": poison((4,), np.int32), "B": b, "C": np.zeros(4, np.bool_)}
+    check(text, values, {"A": 3 + b.astype(np.int32), "C": b != 0})

@@ -31,6 +31,8 @@ def k(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
         ("for i in T.Pipelined(4, stages=2): C[0, i] = 1", "did you mean `num_stages`?"),
         ("s = A[0:4:2, 0]; T.copy(s, C[0:2, 0])", "T.Parallel"),
         ("C[0] = 1", "`C[i, j]`"),
+        ("for i in T.paralel(4): C[0, i] = 1", "did you mean `T.parallel`?"),
+        ("for i in T.Paralel(4): C[0, i] = 1", "did you mean `T.Parallel`?"),
     ],
 )
 def test_one_line_says_what_to_write(line: str, hint: str) -> None:
@@ -47,3 +49,18 @@ def test_names_of_block_indices() -> None:
 def test_a_variable_is_declared_with_the_type_of_its_value(value: str, dtype: str) -> None:
     line = f"if A[0, 0] > 0: y = {value}\n        C[0, 0] = y"
     assert f'T.alloc_var("{dtype}")' in refused(KERNEL.format(imports="", names="", line=line)).help
+
+
+def test_misspelled_decorator_is_told() -> None:
+    text = "@T.prim_fnc\ndef k(A: T.Tensor((4,), 'int32')):\n    with T.Kernel(1):\n        A[0] = 1\n"
+    found = refused(text)
+    assert found.code == "TL0201" and "T.prim_func" in found.help
+
+
+@pytest.mark.parametrize(("line", "what"), [
+    ("s = T.alloc_shared((4,), T)", "a module"),
+    ("C[0, 0] = T.cast('float32', A[0, 0])", "an element or region of `A`"),
+    ("s = T.alloc_shared((4,), len)", "a function of Python"),
+])  # fmt: skip
+def test_values_are_called_by_words_of_the_author(line: str, what: str) -> None:
+    assert what in refused(KERNEL.format(imports="", names="", line=line)).message

@@ -14,7 +14,7 @@ import libcst as cst
 
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend import hostops
-from tilec.frontend.builtins import host_call
+from tilec.frontend.builtins import dtype_of, host_call
 from tilec.frontend.classes import bound, find, instance, parts
 from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
@@ -68,16 +68,16 @@ def _primitive(m: Machine, function: Primitive, args: tuple[Value, ...], kwargs:
     if b.launch is None and not function.host:
         text = f"`T.{function.name}` is only meaningful inside a kernel"
         raise m.fail("TL0205", text, span, help="use it under `with T.Kernel(...)`")
-    if any(isinstance(a, Instance) for a in (*args, *kwargs.values())):
-        args = tuple(_fields(a) for a in args)
-        kwargs = {k: _fields(v) for k, v in kwargs.items()}
+    if any(isinstance(a, (Instance, Builtin)) for a in (*args, *kwargs.values())):
+        args = tuple(_for_language(a) for a in args)
+        kwargs = {k: _for_language(v) for k, v in kwargs.items()}
     b.apply = lambda helper, values: m.call(helper, values, {}, span)
     return _resolve(m, function.call(b, args, kwargs))
 
 
-def _fields(value: Value) -> Value:
-    """A named tuple as the tuple that it is."""
-    found = parts(value)
+def _for_language(value: Value) -> Value:
+    """A named tuple as the tuple that it is; int, float and bool as the element types that they name."""
+    found = parts(value) if isinstance(value, Instance) else dtype_of(value) if isinstance(value, Builtin) else None
     return value if found is None else found
 
 

@@ -82,7 +82,8 @@ def _function(m: Machine, module: Module, node: cst.FunctionDef) -> Candidate | 
 def _says_kernel(node: cst.FunctionDef) -> bool:
     """True when the text of a decorator says that this is a kernel, although it could not be evaluated."""
     words = {n.value for d in node.decorators for n in walk(d) if isinstance(n, cst.Name)}
-    return bool(words & {"prim_func", "jit"} and words & {"T", "tilelang", "prim_func"})
+    launches = any(isinstance(n, cst.Attribute) and n.attr.value == "Kernel" for n in walk(node.body))
+    return bool((words & {"prim_func", "jit"} or launches) and words & {"T", "tilelang", "prim_func"})
 
 
 def _bound(

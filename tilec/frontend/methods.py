@@ -11,7 +11,7 @@ from typing import Any
 
 from tilec.diagnostics import Span
 from tilec.frontend import hints, hostops
-from tilec.frontend.builtins import one, sort
+from tilec.frontend.builtins import dtype_of, one, sort
 from tilec.frontend.hostops import HostError
 from tilec.frontend.classes import class_attribute, find, member, of_class, parts, special
 from tilec.frontend.enums import IntMember, TextMember, enum_of, members
@@ -175,7 +175,7 @@ def _device_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...],
     if name == "scope":
         return owner.scope.value
     one(name, args, kwargs)
-    return vectors.cast(m.b, owner, args[0])
+    return vectors.cast(m.b, owner, args[0] if not isinstance(args[0], Builtin) else dtype_of(args[0]) or args[0])
 
 
 def _host_method(m: Machine, owner: Value, name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:

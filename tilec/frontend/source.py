@@ -97,7 +97,8 @@ def decode(path: str, text: str | bytes) -> str:
     zero = text.find("\0")
     if zero >= 0:
         line = text.count("\n", 0, zero) + 1
-        raise error("TL0103", "the file holds a zero byte: it is not Python text", Span(path, line, 1, line, 1))
+        col = zero - text.rfind("\n", 0, zero)
+        raise error("TL0103", "the file holds a zero byte: it is not Python text", Span(path, line, col, line, col + 1))
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

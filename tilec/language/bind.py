@@ -127,11 +127,13 @@ def _keyword_help(name: str, fn: FunctionType, key: str, known: Iterable[str]) -
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, if one is close."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
-    table = {k.lower().replace("_", ""): k for k in known}
+    table: dict[str, list[str]] = {}
+    for k in known:
+        table.setdefault(k.lower().replace("_", ""), []).append(k)
     near = get_close_matches(name.lower().replace("_", ""), list(table), 1, 0.6)
-    return table[near[0]] if near else None
+    return max(table[near[0]], key=lambda k: SequenceMatcher(None, name, k).ratio()) if near else None
 
 
 def signature(name: str, fn: FunctionType) -> str:

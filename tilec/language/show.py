@@ -10,7 +10,7 @@ from typing import Any
 
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
-from tilec.language.values import Vec
+from tilec.language.values import Ref, Vec
 
 _SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "and": "&", "or": "|", "xor": "^",
@@ -76,4 +76,15 @@ def describe(value: Any) -> str:
         return f"a vector of {len(value.lanes)} {value.lanes[0].dtype}"
     if isinstance(value, (str, int, float, bool)) or value is None:
         return repr(value)
-    return f"a {type(value).__name__.lower()}"
+    if isinstance(value, Ref):
+        return f"an element or region of `{value.buffer.name}`"
+    word = type(value).__name__
+    return _WORDS.get(word, f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word.lower()}")
+
+
+_WORDS = {
+    "Namespace": "a module", "Module": "a module", "Builtin": "a function of Python", "Primitive": "a function of the language",
+    "BoundMethod": "a method", "Partial": "a function", "ClassValue": "a class", "KernelValue": "a kernel", "DType": "an element type",
+    "Marker": "a decorator or annotation", "Iter": "an iterator", "Instance": "an instance of a class",
+    "EnumMember": "a member of an enumeration", "LoopSpec": "a loop", "TensorSpec": "a tensor annotation", "ellipsis": "`...`",
+}  # fmt: skip
