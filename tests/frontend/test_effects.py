@@ -40,6 +40,15 @@ PROGRAMS = {
     "global read before it is bound anew": "X = 1\ndef f():\n    return X\nV = f()\nX = 2\nV = V * 10 + f()\n",
     "slices deleted": "l = list(range(10))\nl[2:5] = [0]\ndel l[-2:]\ndel l[::2]\nV = sum(l) * 100 + len(l)\n",
     "key deleted": "d = {'a': 1, 'b': 2}\ndel d['a']\nV = len(d) * 10 + sum(d.values())\n",
+    "list given and grown": "def f(x):\n    x += [1]\n    return x\na = [0]\nb = f(a)\nV = len(a) * 10 + len(b)\n",
+    "number given and grown": "def f(x):\n    x += 1\n    return x\na = 3\nb = f(a)\nV = a * 10 + b\n",
+    "closure that counts": "def make():\n    c = {'n': 0}\n    def inc():\n        c['n'] += 1\n        return c['n']\n    return inc\n"
+    "c = make()\nc(); c()\nV = c()\n",
+    "list of a class": "class A:\n    items = []\n    def add(self, v): self.items.append(v)\na, b = A(), A()\na.add(1); b.add(2)\n"
+    "V = len(A.items) * 10 + len(a.items)\n",
+    "counting instances": "class A:\n    n = 0\n    def __init__(self): A.n += 1\nA(); A()\nV = A.n\n",
+    "elements swapped": "l = [1, 2, 3]\nl[0], l[2] = l[2], l[0]\nV = l[0] * 10 + l[2]\n",
+    "elements as targets": "l = [1, 2, 3]\ni = 0\ni, l[i] = 2, 9\nV = l[0] * 100 + l[2] * 10 + i\n",
     "iterator": "g = iter([3, 5])\na = next(g)\nb = next(g)\nV = b * 10 + a\n",
     "loop that changes": "l = []\nfor i in range(4):\n    if i % 2:\n        l.insert(0, i)\nV = l[0] * 10 + len(l)\n",
     "comprehension that pops": "l = [1, 2, 3]\nm = [l.pop() for _ in range(2)]\nV = len(l) * 100 + m[0] * 10 + m[1]\n",

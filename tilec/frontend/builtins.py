@@ -51,7 +51,8 @@ def _abs(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _int(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    one("int", args, kwargs, 0, 2)
+    args = (*args, kwargs["base"]) if len(args) == 1 and "base" in kwargs else args
+    one("int", args, {k: v for k, v in kwargs.items() if k != "base"}, 0, 2)
     if args and is_device(args[0]):
         return arith.cast(m.b, args[0], INT32)
     values = [hostops.plain(a) for a in args]

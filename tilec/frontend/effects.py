@@ -34,7 +34,9 @@ def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
     for n in walk(node, into_functions=into_functions):
         match n:
             case cst.Assign(targets=targets):
-                found |= {root(t.target) for t in targets if isinstance(t.target, (cst.Subscript, cst.Attribute))}
+                found |= {root(p) for t in targets for p in _parts(t.target) if isinstance(p, (cst.Subscript, cst.Attribute))}
+            case cst.For(target=target):
+                found |= {root(p) for p in _parts(target) if isinstance(p, (cst.Subscript, cst.Attribute))}
             case cst.AugAssign(target=cst.Subscript() | cst.Attribute() as target):
                 found.add(root(target))
             case cst.AnnAssign(target=cst.Subscript() | cst.Attribute() as target):
@@ -52,7 +54,7 @@ def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
 
 @record
 class _Effect:
-    """What calling a function of the module does: names of the module that it changes or binds, which of its parameters it changes,
+    """What calling a function of the module does: names of the module that it changes or `binds`, which of its parameters it changes,
     and the names that it mentions. `passed` are its own parameters handed on to others, as (function, place, parameter)."""
 
     changes: frozenset[str]
@@ -60,6 +62,7 @@ class _Effect:
     reads: frozenset[str]
     parameters: tuple[str, ...] = ()
     passed: tuple[tuple[str, int | str, str], ...] = ()
+    binds: frozenset[str] = frozenset()
 
     def takes(self, place: int | str) -> bool:
         """Whether the argument at a position, or of a name, is changed."""
@@ -75,6 +78,7 @@ class Effects:
         made = {s.name.value: s for s in statements if isinstance(s, (cst.FunctionDef, cst.ClassDef))}
         found = {name: _own(name, node) for name, node in made.items()}
         self._methods = _changing_methods(made)
+        self._made = {n for s in statements if isinstance(s, (cst.Assign, cst.AnnAssign)) for n in assigned(s)} - made.keys()
         for _ in range(len(found) + 1):
             wider = {name: _wider(e, found) for name, e in found.items()}
             if wider == found:
@@ -96,9 +100,16 @@ class Effects:
                 names |= self._found[part.value].changes
         return frozenset(names - {""})
 
+    def bound(self, node: cst.CSTNode) -> frozenset[str]:
+        """Names that functions which a statement calls declare global, and bind."""
+        called = (self._found.get(n.value) for n in walk(node, into_functions=False) if isinstance(n, cst.Name))
+        return frozenset(n for effect in called if effect is not None for n in effect.binds)
+
     def _by_call(self, node: cst.Call) -> Iterator[str]:
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in self._methods:
             yield root(node.func.value)
+        if isinstance(node.func, cst.Name) and node.func.value in self._made:  # what a function has made may keep something
+            yield node.func.value
         effect = self._found.get(root(node.func))
         if effect is None:
             return
@@ -119,7 +130,8 @@ def _wider(effect: _Effect, found: Mapping[str, _Effect]) -> _Effect:
     changes = effect.changes.union(*(c.changes for c in called))
     reads = effect.reads.union(*(c.reads for c in called))
     given = effect.given | {own for name, place, own in effect.passed if name in found and found[name].takes(place)}
-    return _Effect(changes, given, reads, effect.parameters, effect.passed)
+    binds = effect.binds.union(*(c.binds for c in called))
+    return _Effect(changes, given, reads, effect.parameters, effect.passed, binds)
 
 
 def _arguments(node: cst.Call) -> Iterator[tuple[int | str, cst.BaseExpression]]:
@@ -144,7 +156,8 @@ def _own(name: str, node: cst.FunctionDef | cst.ClassDef) -> _Effect:
     stars = (p for f in inner for p in (f.params.star_arg, f.params.star_kwarg) if isinstance(p, cst.Param))
     kept = given.union((p.name.value for p in stars), *(assigned(f.body) for f in inner if isinstance(f, cst.FunctionDef)))
     outer = {i.name.value for n in walk(node) if isinstance(n, cst.Global) for i in n.names}
-    changed = mutated(node.body, into_functions=True)
+    grown = {root(n.target) for n in walk(node.body) if isinstance(n, cst.AugAssign)}
+    changed = mutated(node.body, into_functions=True) | (grown & given)
     changes = (changed - kept) | outer
     if changed & {p.name.value for f in inner for p in parameters(f) if p.default is not None}:
         changes |= {name}  # a default is one object for all calls
@@ -152,7 +165,7 @@ def _own(name: str, node: cst.FunctionDef | cst.ClassDef) -> _Effect:
     passed = ((root(c.func), place, root(v)) for c in calls for place, v in _arguments(c) if root(v) in given)
     reads = frozenset(n.value for n in walk(node.body) if isinstance(n, cst.Name))
     own = tuple(p.name.value for p in parameters(node)) if isinstance(node, cst.FunctionDef) else ()
-    return _Effect(frozenset(changes), frozenset(changed & given), reads, own, tuple(passed))
+    return _Effect(frozenset(changes), frozenset(changed & given), reads, own, tuple(passed), frozenset(outer))
 
 
 def _changing_methods(made: Mapping[str, cst.FunctionDef | cst.ClassDef]) -> frozenset[str]:
@@ -167,6 +180,7 @@ def _changing_methods(made: Mapping[str, cst.FunctionDef | cst.ClassDef]) -> fro
 def aliases(statements: Sequence[cst.CSTNode]) -> dict[str, set[str]]:
     """Names that assignments may make one object (`a = b`, `a = [b]`, `a = b["x"]`, `a = f(b)`), each with all of its group."""
     groups: dict[str, set[str]] = {}
+    classes = frozenset(s.name.value for s in statements if isinstance(s, cst.ClassDef))
     for node in statements:
         match node:
             case cst.Assign(targets=targets, value=value):
@@ -177,32 +191,32 @@ def aliases(statements: Sequence[cst.CSTNode]) -> dict[str, set[str]]:
                 continue
         if not names:
             continue
-        names |= set(_held(value)) - {""}
+        names |= set(_held(value, classes)) - {""}
         if len(names) > 1:
             group = names.union(*(groups.get(n, ()) for n in names))
             groups.update(dict.fromkeys(group, group))
     return groups
 
 
-def _held(node: cst.BaseExpression) -> Iterator[str]:
-    """Names whose objects a value may be or hold."""
+def _held(node: cst.BaseExpression, classes: frozenset[str]) -> Iterator[str]:
+    """Names whose objects a value may be or hold; instances hold their class."""
     match node:
         case cst.Name() | cst.Subscript() | cst.Attribute():
             yield root(node)
+            return
         case cst.List(elements=elements) | cst.Tuple(elements=elements) | cst.Set(elements=elements):
-            for e in elements:
-                yield from _held(e.value)
+            parts = [e.value for e in elements]
         case cst.Dict(elements=pairs):
-            for p in pairs:
-                yield from _held(p.value)
-        case cst.Call(args=args):
-            for a in args:
-                yield from _held(a.value)
+            parts = [p.value for p in pairs]
+        case cst.Call(func=func, args=args):
+            if root(func) in classes:
+                yield root(func)
+            parts = [a.value for a in args]
         case cst.IfExp(body=body, orelse=orelse):
-            yield from _held(body)
-            yield from _held(orelse)
+            parts = [body, orelse]
         case cst.BooleanOperation(left=left, right=right):
-            yield from _held(left)
-            yield from _held(right)
+            parts = [left, right]
         case _:
             return
+    for part in parts:
+        yield from _held(part, classes)

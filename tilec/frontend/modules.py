@@ -47,11 +47,12 @@ def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
     effects = Effects(statements)
     touched = {k: names for k, node in enumerate(statements) if (names := effects.changed(node))}
     groups = aliases(statements)
-    rebound = {k: frozenset((t.value,)) for k, t in _augmented(statements) if t.value in groups}
-    changes = {k: names.union(*(groups.get(n, ()) for n in names)) for k, names in sorted({**rebound, **touched}.items())}
+    grown = {k: frozenset((t.value,)) for k, t in _augmented(statements) if t.value in groups}
+    changes = {k: names.union(*(groups.get(n, ()) for n in names)) for k, names in sorted({**grown, **touched}.items())}
+    rebound = {k: effects.bound(statements[k]) for k in touched}
     reads = {k: effects.read(node) for k, node in enumerate(statements)} if changes else {}
     sites = {n: tuple(ks) for n, ks in bindings.items()}
-    return Module(name, path, source, tuple(statements), sites, tuple(stars), changes, touched, reads, package)
+    return Module(name, path, source, tuple(statements), sites, tuple(stars), changes, touched, rebound, reads, package)
 
 
 def _augmented(statements: list[cst.CSTNode]) -> Iterator[tuple[int, cst.Name]]:
@@ -112,7 +113,7 @@ def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
     module.active.append((k, frame))
     try:
         with m.outside():
-            run_statement(m, node, frame, module.touched.get(k, frozenset()))
+            run_statement(m, node, frame, module.touched.get(k, frozenset()), module.rebound.get(k, frozenset()))
             if not isinstance(node, (cst.FunctionDef, cst.ClassDef)):
                 _keep_changed(m, module, k, frame)
     finally:

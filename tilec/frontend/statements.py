@@ -41,10 +41,12 @@ def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
             return run_statement(m, body, frame)
 
 
-def run_statement(m: Machine, node: cst.CSTNode, frame: Frame, touched: frozenset[str] = frozenset()) -> Flow:
+def run_statement(
+    m: Machine, node: cst.CSTNode, frame: Frame, touched: frozenset[str] = frozenset(), rebound: frozenset[str] = frozenset()
+) -> Flow:
     """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host).
 
-    `touched` are names that functions which the statement calls change or bind.
+    `touched` are names that functions which the statement calls change, `rebound` those that they bind.
     """
     m.step(node, frame)
     try:
@@ -63,7 +65,7 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame, touched: frozense
         if _poison_attributes(m, node, frame, mark):
             return None
         for name in (mutated(node) | touched) - own:
-            _spoil(m, frame, name, node, mark, name in touched)
+            _spoil(m, frame, name, node, mark, name in rebound)
         return None
 
 

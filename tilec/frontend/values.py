@@ -62,6 +62,7 @@ class Module:
     stars: tuple[int, ...] = ()  # statements `from x import *`
     changes: Mapping[int, frozenset[str]] = field(default_factory=dict)
     touched: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    rebound: Mapping[int, frozenset[str]] = field(default_factory=dict)  # names that functions which it calls bind
     reads: Mapping[int, frozenset[str]] = field(default_factory=dict)  # names that a statement mentions, itself or through functions
     package: bool = False
     done: dict[int, dict[str, Value]] = field(default_factory=dict)
