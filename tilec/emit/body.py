@@ -82,9 +82,10 @@ class BodyWriter:
     _last: tuple[str, int] = ("", 0)
     _late: str = ""  # the copies that the pipeline around issues in the middle of its step
 
-    def sequence(self, seq: PSeq, facts: Facts) -> str:
-        """Statements in order, without declarations that none of them uses."""
-        return "\n".join(without_unused(self.parts(seq, facts)))
+    def sequence(self, seq: PSeq, facts: Facts, behind: str = "") -> str:
+        """Statements in order, without declarations that neither they nor the text `behind` them use."""
+        parts = self.parts(seq, facts)
+        return "\n".join(without_unused([*parts, (behind, None)])[:-1] if behind else without_unused(parts))
 
     def parts(self, seq: PSeq, facts: Facts) -> list[tuple[str, str | None]]:
         """Statements in order with the names they declare; what a Let says is known to those that follow."""

@@ -195,8 +195,8 @@ class Lowering:
             def accept(loop: Parallel) -> bool:
                 return replace(self, elements={}).async_copy(loop, inner) is not None
 
-            parts = split(s, outside, accept)
-            parts = parts if parts.producers or parts.gathers else split_branch(s, outside, accept) or parts
+            parts = split(s, outside, accept, private=True)
+            parts = parts if parts.producers or parts.gathers else split_branch(s, outside, accept, private=True) or parts
             if (parts.producers or parts.gathers) and (parts.cond is None or not self.varies(parts.cond)):
                 return [self.pipeline(s, stages, parts, facts)]
         if not self.stores_once(s.body) and (found := self.vectorized(s, facts)) is not None:

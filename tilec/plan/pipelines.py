@@ -80,8 +80,9 @@ Accept: TypeAlias = Callable[[Parallel], bool]
 """Tells of a gathering loop whether it can be copied in chunks."""
 
 
-def split(loop: For, outside: set[Buffer], accept: Accept | None = None) -> Split:
-    """Cuts the body of a pipelined loop. `outside` are buffers used elsewhere in the launch; without `accept` only copies run ahead."""
+def split(loop: For, outside: set[Buffer], accept: Accept | None = None, private: bool = False) -> Split:
+    """Cuts the body of a pipelined loop. `outside` are buffers used elsewhere in the launch; without `accept` only copies run ahead.
+    With `private` their places may depend on private variables, which whoever runs ahead must know then."""
     body = flat(loop.body)
     if any(isinstance(s, Break | Continue) for s in walk_stmt(loop.body)):
         return Split((), tuple(body), (), "the loop is left early")
@@ -105,7 +106,7 @@ def split(loop: For, outside: set[Buffer], accept: Accept | None = None) -> Spli
         reason = _obstacle(s, n, body, written, outside) if isinstance(s, Copy) and _fills_shared(s) else "-"
         if not reason and isinstance(s, Copy):
             s = _resolved(s, lets)
-            reason = _free(s, bound, written)
+            reason = _free(s, bound, written, private)
         if reason:
             kept.append(s)
             why = why or ("" if reason == "-" else reason)
@@ -138,7 +139,7 @@ def _gathered(
     return None if guarded else found
 
 
-def split_branch(loop: For, outside: set[Buffer], accept: Accept | None = None) -> Split | None:
+def split_branch(loop: For, outside: set[Buffer], accept: Accept | None = None, private: bool = False) -> Split | None:
     """Cuts a pipelined loop all of whose work stands in one branch, as block-sparse kernels write it; None for other loops.
 
     The branch must not have an else, and its condition must not depend on what the loop does.
@@ -152,7 +153,7 @@ def split_branch(loop: For, outside: set[Buffer], accept: Accept | None = None) 
     loads = {storage(x.buffer) for x in walk_expr(cond) if isinstance(x, Load)}
     if loads & written or any(b.scope in (Scope.SHARED, Scope.FRAGMENT) for b in loads):
         return None
-    inner = split(replace(loop, body=Seq((*lets, last.then), loop.span)), outside, accept)
+    inner = split(replace(loop, body=Seq((*lets, last.then), loop.span)), outside, accept, private)
     if not (inner.producers or inner.gathers):
         return None
     branch = replace(last, then=Seq(inner.consumers[len(lets) :], last.span))
@@ -187,14 +188,15 @@ def _in_the_way(tile: Buffer, read: Buffer, at: int, body: Sequence[Stmt], writt
     return ""
 
 
-def _free(s: Copy, bound: set[Var], written: set[Buffer]) -> str:
+def _free(s: Copy, bound: set[Var], written: set[Buffer], private: bool) -> str:
     """Why the source of a copy depends on what the loop does; empty when it does not."""
     exprs = stmt_exprs(s)
     address = storage(s.src.buffer).address
     if _variables(exprs if address is None else (*exprs, address)) & bound:
         return "its place depends on a value of the step"
     loads = {storage(x.buffer) for e in exprs for x in walk_expr(e) if isinstance(x, Load)}
-    if any(b in written or b.scope is not Scope.GLOBAL for b in loads):
+    steady = (Scope.GLOBAL, Scope.VAR, Scope.LOCAL) if private else (Scope.GLOBAL,)
+    if any(b in written or b.scope not in steady for b in loads):
         return "its place is read from memory that may change"
     return ""
 

@@ -318,7 +318,8 @@ class WarpSpecialized:
 
     The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
     use. Tiles are counted by `block_vars` in `grid`, and taken one after another. `zero` asks for an accumulator that is zeroed
-    first, where the loop may have no steps. `epilogue` is what the consumers do with the accumulator.
+    first, where the loop may have no steps. `ahead` is what the producer finds out about a tile before it loads any of it, `epilogue`
+    what the consumers do with the accumulator.
     """
 
     schedule: Schedule
@@ -334,6 +335,7 @@ class WarpSpecialized:
     step: int
     zero: bool
     setup: PSeq
+    ahead: PSeq
     epilogue: PSeq
     guard: Expr | None  # tiles for which it does not hold are passed over
     spans: tuple[Span, Span, Span, Span]  # loop, copy of a, copy of b, gemm

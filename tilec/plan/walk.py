@@ -19,7 +19,7 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
         case Pipeline():
             return (s.producers, s.consumers)
         case WarpSpecialized():
-            return (s.setup, s.epilogue)
+            return (s.setup, s.ahead, s.epilogue)
         case Streamed():
             return (s.setup, s.prologue, s.mask, s.rows, s.late, s.epilogue)
         case Chained():

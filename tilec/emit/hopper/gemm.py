@@ -73,7 +73,7 @@ class GemmWriter(Writer):
         epilogue, consumer = self.consumer(s, facts)
         zero = render("gemm/clear.cu.jinja", c=acc, count=registers, condition="") if s.zero else ""
         pieces = {
-            "counts": self.counts(s, facts), "producer_places": self.places(s, f"{loads}\n{numbers.start}{numbers.stop}"),
+            "counts": self.counts(s, facts), "producer_places": self.producer(s, f"{loads}\n{numbers.start}{numbers.stop}", facts),
             "loads": loads, "consumer_places": consumer, "accumulator": f"{align}{ctype(s.acc.dtype)} {acc}[{registers}];",
             "products": self.products(s, acc), "zero": zero, "epilogue": epilogue, "loop_comment": self.comment(s.spans[0]),
             "gemm_comment": self.comment(s.spans[3]),
@@ -149,6 +149,12 @@ class GemmWriter(Writer):
             "kernel/tile_raster.cu.jinja", z=z, number="in_layer" if z else "tile", panel=s.schedule.group, x=names[0], y=names[1],
             uses_x=mentions(used, names[0]), uses_y=mentions(used, names[1]), guard=guard, columns=x, rows=y,
         )  # fmt: skip
+
+    def producer(self, s: WarpSpecialized, used: str, facts: Facts) -> str:
+        """What the producer finds out about a tile before it loads any of it: block indices, and the author's scalars that places need."""
+        with self.spell.scope():
+            ahead = self.write(PSeq((*s.setup.body, *s.ahead.body)), facts, used) if s.ahead.body else ""
+        return "\n".join(t for t in (self.places(s, f"{used}\n{ahead}"), ahead) if t)
 
     def loads(self, s: WarpSpecialized, maps: Sequence[str], facts: Facts) -> str:
         """The loads of one step."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from tilec.analysis.facts import Facts
 from tilec.diagnostics import Span
@@ -19,7 +20,12 @@ from tilec.plan.hopper.plan import Operand
 from tilec.plan.plan import PSeq
 from tilec.record import record
 
-Write = Callable[[PSeq, Facts], str]
+
+class Write(Protocol):
+    """Gives the text of planned statements, without declarations that neither they nor the text `behind` them mention."""
+
+    def __call__(self, seq: PSeq, facts: Facts, behind: str = "") -> str: ...
+
 
 ENTRIES = (
     "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",

@@ -280,6 +280,7 @@ class _Builder:
         setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, alignment, legal.body, 1)
         lowering = _Epilogue(setting, self)
         setup = lowering.sequence(found.lets, facts, True)
+        ahead = lowering.sequence(found.ahead, facts, True)
         lowered = lowering.sequence((legal.body,), facts, True)
         reads, writes = touched([legal.body])
         both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
@@ -287,7 +288,7 @@ class _Builder:
         if layouts or both:
             body = PSeq((*body.body, PBarrier("named", Const(EPILOGUE_BARRIER, INT32), Const(threads, INT32), "the next tile")))
         tiles, extra = place_tiles(layouts, {})
-        return self._assemble(gemm, legal.layouts, setup, body, lowering, tiles, extra, legal.remarks)
+        return self._assemble(gemm, legal.layouts, (setup, ahead), body, lowering, tiles, extra, legal.remarks)
 
     def _registers(self) -> tuple[int, int]:
         """Those of a producer and a consumer once they have exchanged some."""
@@ -314,7 +315,7 @@ class _Builder:
         return bulk_store_of(s, at.layouts.get(s.src.buffer), (m, n), self.consumers, facts)
 
     def _assemble(
-        self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], setup: PSeq, epilogue: PSeq, lowering: _Epilogue,
+        self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], before: tuple[PSeq, PSeq], epilogue: PSeq, lowering: _Epilogue,
         tiles: Mapping[Buffer, SharedTile], extra: int, remarks: tuple[Diagnostic, ...],
     ) -> Variant | str:  # fmt: skip
         """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
@@ -350,7 +351,7 @@ class _Builder:
         if len(stagings) > 1:
             epilogue = _draining(epilogue)
         body = WarpSpecialized(
-            schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, setup,
+            schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, *before,
             epilogue, found.guard, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))

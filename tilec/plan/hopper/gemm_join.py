@@ -30,7 +30,7 @@ def join_columns(launch: Launch, found: Match) -> Launch | None:
     """The launch with blocks of twice the columns."""
     n = static_shape(found.acc)[1]
     index = next((v for v in launch.block_vars if any(coefficient(e, v) == n for e in found.copies[1].src.starts)), None)
-    if index is None or found.lets or any(depends_on(e, (index,)) for e in found.copies[0].src.starts):
+    if index is None or found.lets or found.ahead or any(depends_on(e, (index,)) for e in found.copies[0].src.starts):
         return None
     try:
         return _Join(launch, found, index, n, 2 * n).launched()

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 
 from tilec.record import record
 from tilec.ir.dtypes import FLOAT32
-from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Scope, Var
+from tilec.ir.expr import WARP_CALLS, Buffer, Call, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Seq, Stmt, Store
 from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
@@ -19,8 +20,9 @@ from tilec.plan.pipelines import flat, split, touched, used_outside
 @record
 class Match:
     """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
-    stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs. Blocks
-    for which `guard` does not hold do nothing."""
+    stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs. `ahead` are those
+    scalar statements of it on which the places of the copies depend, as on the group that a tile belongs to: the producer does
+    them for itself. Blocks for which `guard` does not hold do nothing."""
 
     loop: For
     gemm: Gemm
@@ -31,6 +33,7 @@ class Match:
     kind: str
     depth: int
     guard: Expr | None
+    ahead: tuple[Stmt, ...] = ()
 
     @property
     def acc(self) -> Buffer:
@@ -49,7 +52,7 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     at, loop = placed
     if reason := unfit(launch, loop):
         return reason
-    parts = split(loop, used_outside(launch.body, loop))
+    parts = split(loop, used_outside(launch.body, loop), private=True)
     gemms = [s for s in parts.consumers if isinstance(s, Gemm)]
     if loop.kind not in ("pipelined", "serial") or len(parts.producers) != 2 or len(gemms) != 1:
         return parts.why or "its loop is not two copies to shared memory and one gemm"
@@ -57,9 +60,10 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
         return "its loop does more than two copies and one gemm"
     gemm = gemms[0]
     copies = {storage(c.dst.buffer): c for c in parts.producers}
-    lets, moved, reason = _before(body[:at], gemm, loop)
-    if reason:
-        return reason
+    lets, moved, reason = _before(body[:at], gemm)
+    ahead = () if reason else _ahead(body[:at], moved, loop, gemm, parts.producers, written)
+    if reason or isinstance(ahead, str):
+        return reason or str(ahead)
     if not _zeroed(body[:at], gemm, loop):
         return "its accumulator does not start at zero"
     entry = KINDS.get((gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype))
@@ -74,7 +78,7 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
     if guard is not None:
         guard = substitute(guard, resolved)
-    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry, guard)
+    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry, guard, ahead)
 
 
 def _guarded(body: list[Stmt]) -> tuple[list[Stmt], Expr | None]:
@@ -87,7 +91,7 @@ def _guarded(body: list[Stmt]) -> tuple[list[Stmt], Expr | None]:
             return body, None
 
 
-def _before(stmts: list[Stmt], gemm: Gemm, loop: For) -> tuple[tuple[Let, ...], tuple[Stmt, ...], str]:
+def _before(stmts: list[Stmt], gemm: Gemm) -> tuple[tuple[Let, ...], tuple[Stmt, ...], str]:
     """The scalars bound in front of the loop, and the statements there that may as well stand behind it, since the loop has
     nothing to do with what they read and write; or why one stands in the way."""
     lets: list[Let] = []
@@ -108,9 +112,43 @@ def _before(stmts: list[Stmt], gemm: Gemm, loop: For) -> tuple[tuple[Let, ...], 
                 late |= {x.var for x in walk_stmt(s) if isinstance(x, Let)}
             case _:
                 return (), (), f"line {s.span.line} does something in front of its loop"
-    if any(e in late for s in walk_stmt(loop) for r in stmt_exprs(s) for e in walk_expr(r)):
-        return (), (), "its loop uses a value that is read from memory"
     return tuple(lets), tuple(moved), ""
+
+
+def _ahead(
+    stmts: list[Stmt], moved: tuple[Stmt, ...], loop: For, gemm: Gemm, copies: tuple[Copy, ...], written: frozenset[Buffer]
+) -> tuple[Stmt, ...] | str:
+    """Those of the statements `moved` behind the loop, and the allocations in front of it, without which nobody knows where the
+    copies are; or why a producer cannot do them, or the loop itself needs them."""
+    known: set[Var | Buffer] = {x.var for s in moved for x in walk_stmt(s) if isinstance(x, Let)} | touched(moved)[1]
+    if known & _needs((loop.start, loop.stop, *stmt_exprs(gemm))):
+        return "its loop uses a value that is read from memory"
+    wanted = known & _needs(e for c in copies for e in stmt_exprs(c))
+    out: list[Stmt] = []
+    for s in reversed(moved):
+        made = {x.var for x in walk_stmt(s) if isinstance(x, Let)} | touched([s])[1]
+        if made & wanted:
+            if not _scalars(s, written):
+                return f"line {s.span.line} finds the place of an operand by more than scalars"
+            wanted |= _needs(e for x in walk_stmt(s) for e in stmt_exprs(x))
+            out.insert(0, s)
+    return (*(s for s in stmts if isinstance(s, Alloc) and s.buffer in wanted), *out)
+
+
+def _needs(exprs: Iterable[Expr]) -> set[Var | Buffer]:
+    """The variables and the buffers that expressions read."""
+    found = [x for e in exprs for x in walk_expr(e)]
+    return {x for x in found if isinstance(x, Var)} | {storage(x.buffer) for x in found if isinstance(x, Load)}
+
+
+def _scalars(s: Stmt, written: frozenset[Buffer]) -> bool:
+    """True for work on private variables alone, from memory that the launch does not write."""
+    parts = all(isinstance(x, Seq | Let | For | If | Store) for x in walk_stmt(s))
+    reads, writes = touched([s])
+    private = (Scope.VAR, Scope.LOCAL)
+    calls = (x for y in walk_stmt(s) for root in stmt_exprs(y) for x in walk_expr(root) if isinstance(x, Call))
+    steady = all(b.scope in private or (b.scope is Scope.GLOBAL and b not in written) for b in reads)
+    return parts and steady and all(b.scope in private for b in writes) and not any(c.foreign or c.name in WARP_CALLS for c in calls)
 
 
 def _zeroed(stmts: list[Stmt], gemm: Gemm, loop: For) -> bool:

@@ -41,7 +41,7 @@ RULES = Rules()
 
 def pair_of(launch: Launch, found: Match, a: Operand, b: Operand, axes: tuple[int, ...] = (0, 1)) -> Pair | None:
     """How blocks may pair up along one of the axes, and for which sizes they should; None where they cannot."""
-    if found.guard is not None or len(launch.block_vars) < 2 or any(_reads(o) for o in (a, b)):
+    if found.guard is not None or found.ahead or len(launch.block_vars) < 2 or any(_reads(o) for o in (a, b)):
         return None
     rows = [o.shape[0] if o.k_major else o.shape[1] for o in (a, b)]
     loads, products = RULES.row * (rows[0] // 2 + rows[1]), rows[0] * rows[1] // 32
