@@ -51,6 +51,28 @@ __device__ __forceinline__ bfloat16_t atomic_add(bfloat16_t* p, bfloat16_t v) {
   return atomic_update(p, [v](bfloat16_t old) { return to_bfloat16(to_float(old) + to_float(v)); });
 }
 
+template <typename T, int n>
+inline void tilec_add_each(T* p, const vec<T, n>& v, int tilec_line) {
+  static_assert(n * sizeof(T) <= 16 && (n == 2 || n == 4 || (n == 8 && sizeof(T) == 2)), "no instruction adds so many at once");
+  if (reinterpret_cast<unsigned long long>(p) % (n * sizeof(T)) != 0) tilec_trap("atomic_add_vec adds off a multiple of its size", tilec_line);
+  for (int e = 0; e < n; ++e) atomic_add(p + e, v.v[e]);
+}
+
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(float* p, const vec<float, n>& v, TILEC_SITE) {
+  tilec_add_each(p, v, tilec_line);
+}
+
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(half_t* p, const vec<half_t, n>& v, TILEC_SITE) {
+  tilec_add_each(p, v, tilec_line);
+}
+
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(bfloat16_t* p, const vec<bfloat16_t, n>& v, TILEC_SITE) {
+  tilec_add_each(p, v, tilec_line);
+}
+
 template <typename T>
 __device__ __forceinline__ T atomic_max(T* p, T v) {
   return atomic_update(p, [v](T old) { return v > old ? v : old; });

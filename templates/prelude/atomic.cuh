@@ -96,6 +96,45 @@ __device__ __forceinline__ bfloat16_t atomic_add(bfloat16_t* p, bfloat16_t v) {
   return atomic_update(p, [v](bfloat16_t old) { return to_bfloat16(to_float(old) + to_float(v)); });
 }
 
+//@ atomic_add_vec_float32 needs: vec
+// n neighbours in global memory += v, each of them atomically, by one instruction; p is aligned to all of them.
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(float* p, const vec<float, n>& v) {
+  const unsigned long long at = __cvta_generic_to_global(p);
+  if constexpr (n == 4)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(v.v[0]), "f"(v.v[1]), "f"(v.v[2]), "f"(v.v[3]) : "memory");
+  else
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(v.v[0]), "f"(v.v[1]) : "memory");
+}
+
+//@ atomic_add_vec_float16 needs: vec half_t
+// n neighbours in global memory += v, each of them atomically, by one instruction; p is aligned to all of them.
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(half_t* p, const vec<half_t, n>& v) {
+  const unsigned long long at = __cvta_generic_to_global(p);
+  if constexpr (n == 8)
+    asm volatile("red.relaxed.gpu.global.add.noftz.v8.f16 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits),
+        "h"(v.v[2].bits), "h"(v.v[3].bits), "h"(v.v[4].bits), "h"(v.v[5].bits), "h"(v.v[6].bits), "h"(v.v[7].bits) : "memory");
+  else if constexpr (n == 4)
+    asm volatile("red.relaxed.gpu.global.add.noftz.v4.f16 [%0], {%1, %2, %3, %4};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits), "h"(v.v[2].bits), "h"(v.v[3].bits) : "memory");
+  else
+    asm volatile("red.relaxed.gpu.global.add.noftz.v2.f16 [%0], {%1, %2};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits) : "memory");
+}
+
+//@ atomic_add_vec_bfloat16 needs: vec bfloat16_t
+// n neighbours in global memory += v, each of them atomically, by one instruction; p is aligned to all of them.
+template <int n>
+__device__ __forceinline__ void atomic_add_vec(bfloat16_t* p, const vec<bfloat16_t, n>& v) {
+  const unsigned long long at = __cvta_generic_to_global(p);
+  if constexpr (n == 8)
+    asm volatile("red.relaxed.gpu.global.add.noftz.v8.bf16 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits),
+        "h"(v.v[2].bits), "h"(v.v[3].bits), "h"(v.v[4].bits), "h"(v.v[5].bits), "h"(v.v[6].bits), "h"(v.v[7].bits) : "memory");
+  else if constexpr (n == 4)
+    asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16 [%0], {%1, %2, %3, %4};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits), "h"(v.v[2].bits), "h"(v.v[3].bits) : "memory");
+  else
+    asm volatile("red.relaxed.gpu.global.add.noftz.v2.bf16 [%0], {%1, %2};" ::"l"(at), "h"(v.v[0].bits), "h"(v.v[1].bits) : "memory");
+}
+
 //@ atomic_max
 // *p = max(*p, v); T is one of int, unsigned, long long and unsigned long long.
 template <typename T>

@@ -176,7 +176,7 @@ class LoopWriter:
     def elements(self, s: TileLoop, body: Sequence[PStmt], digits: dict[Var, str], facts: Facts, once: str) -> str:
         """Statements done for each element of a chunk, under the bounds checks without which none of them has an effect."""
         spell = self.spell
-        stores = [x.stmt for x in body if isinstance(x, PScalar) and isinstance(x.stmt, Store)]
+        stores = [x.stmt for x in body if isinstance(x, PScalar) and isinstance(x.stmt, Store | Atomic)]
         common = () if any(isinstance(x, PIf | PFor) for x in body) else self.common_checks(stores)
         if common:
             with spell.meaning(digits):
@@ -185,7 +185,7 @@ class LoopWriter:
                 return render("parallel/if.cu.jinja", cond=cond, then=self.chunk(s, body, digits, facts, once), orelse="")
         return self.chunk(s, body, digits, facts, once)
 
-    def common_checks(self, stores: list[Store]) -> tuple[Expr, ...]:
+    def common_checks(self, stores: list[Store | Atomic]) -> tuple[Expr, ...]:
         """The checks without which none of the stores happens."""
         found = [self.spell.checks(x.buffer, x.indices) for x in stores]
         if not found:
@@ -224,6 +224,9 @@ class LoopWriter:
             for x in body:
                 if isinstance(x, PScalar) and isinstance(x.stmt, Store):
                     text = self.element_store(x.stmt, s.vector, element, moved, (digits, first), facts, before, after, once)
+                    each.append((lines(spell.mark(x.stmt.span), text), None))
+                elif isinstance(x, PScalar) and isinstance(x.stmt, Atomic) and self.is_wide(x.stmt.buffer, x.stmt.indices):
+                    text = self.element_add(x.stmt, s.vector, element, moved, (digits, first), facts, before, after, once)
                     each.append((lines(spell.mark(x.stmt.span), text), None))
                 else:
                     with spell.meaning(moved):
@@ -299,6 +302,23 @@ class LoopWriter:
         if s.buffer.scope in (Scope.GLOBAL, Scope.SHARED):
             tests = " && ".join(t for t in (once, tests) if t)
         return render("parallel/if.cu.jinja", cond=tests, then=text, orelse="") if tests else text
+
+    def element_add(
+        self, s: Atomic, count: int, element: str, moved: dict[Var, str], whole: tuple[dict[Var, str], Facts], facts: Facts,
+        before: list[str], after: list[str], once: str,
+    ) -> str:  # fmt: skip
+        """What an atomic addition adds to one element: all of it collects in a vector, which is added behind the loop."""
+        spell = self.spell
+        digits, first = whole
+        name = spell.names.fresh(f"{s.buffer.name}_v")
+        before.append(f"vec<{ctype(s.buffer.dtype)}, {count}> {name};")
+        spell.need(f"atomic_add_vec_{s.buffer.dtype.name}")
+        with spell.meaning(digits):
+            text = f"atomic_add_vec({spell.address(s.buffer, s.indices, first)}, {name});"
+            tests = " && ".join(t for t in (once, spell.tests(spell.checks(s.buffer, s.indices), first)) if t)
+        after.append(render("parallel/if.cu.jinja", cond=tests, then=text, orelse="") if tests else text)
+        with spell.meaning(moved):
+            return f"{name}.v[{element}] = {spell.expr(s.operands[0], facts)};"
 
     def store_vector(self, key: ElementKey, count: int, name: str, facts: Facts, once: str) -> str:
         """Stores a vector where it is in range."""

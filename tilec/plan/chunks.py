@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
 from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
-from tilec.ir.tile import For, If, Let, Seq, Stmt, Store
+from tilec.ir.tile import Atomic, For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import expr_children, stmt_exprs, storage, walk_expr, walk_stmt
 
 
@@ -146,7 +146,7 @@ def _is_place(s: Let) -> bool:
 
 
 def _steady(e: Expr, at: Chunk, body: Sequence[Stmt]) -> bool:
-    written = {storage(s.buffer) for top in body for s in walk_stmt(top) if isinstance(s, Store)}
+    written = {storage(s.buffer) for top in body for s in walk_stmt(top) if isinstance(s, Store | Atomic)}
     return same(e, at) and not any(isinstance(x, Load) and storage(x.buffer) in written for x in walk_expr(e))
 
 
@@ -159,9 +159,10 @@ def bound_inside(body: Iterable[Stmt]) -> frozenset[Var]:
     return frozenset(s.var for top in body for s in walk_stmt(top) if isinstance(s, Let | For))
 
 
-def can_go_together(body: Sequence[Stmt]) -> bool:
-    """True when a body is made of statements that can be run for a chunk of elements: no effect but stores."""
-    return all(isinstance(s, Store | Let | If | Seq | For) and not _foreign(s) for top in body for s in walk_stmt(top))
+def can_go_together(body: Sequence[Stmt], adds: Callable[[Stmt], bool]) -> bool:
+    """True when a body is made of statements that can be run for a chunk of elements: no effect but stores, and atomics that `adds`
+    knows to have an instruction for chunks."""
+    return all((isinstance(s, Store | Let | If | Seq | For) or adds(s)) and not _foreign(s) for top in body for s in walk_stmt(top))
 
 
 def _foreign(s: Stmt) -> bool:
@@ -176,7 +177,7 @@ def own_accesses(nested: Nest) -> list[tuple[Stmt, Facts]]:
     out: list[tuple[Stmt, Facts]] = []
     facts = nested.facts
     for s in nested.each:
-        if isinstance(s, Let | Store):
+        if isinstance(s, Let | Store | Atomic):
             out.append((s, facts))
         if isinstance(s, Let):
             facts = facts.with_let(s.var, s.value)

@@ -55,6 +55,9 @@ from tilec.plan.scans import scan_scratch
 UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""
 
+CHUNK_ADDS = ("float32", "float16", "bfloat16")
+"""Types of which one instruction adds several neighbours to global memory, each atomically, from sm_90 on."""
+
 
 @record
 class Setting:
@@ -71,6 +74,7 @@ class Setting:
     short: bool = False  # of registers: loads element by element go round by round, those of a product's operands not ahead
     rolled: bool = False  # still shorter: the steps of a product one by one
     compact: bool = False  # of shared memory: reductions that need the same room beside their tiles share it
+    adds: bool = False  # whether the target adds several neighbours in memory by one instruction
 
 
 @dataclass(slots=True)
@@ -413,21 +417,32 @@ class Lowering:
     def vector(self, s: Parallel, most: int, facts: Facts) -> int:
         """How many iterations go together: what every access that can move a whole chunk allows; 1 when there is none."""
         body = flat(s.body)
-        if not s.vars or not can_go_together(body) or not apart(body):
+        if not s.vars or not can_go_together(body, self.adds) or not apart(body):
             return 1
+        updates = sum(isinstance(x, Atomic) for top in body for x in walk_stmt(top))
         width = most
         while width > 1:
             at = self.chunk(s, width, facts)
+            own = own_accesses(nest(body, at, facts))
             found = [
-                one
-                for stmt, known in own_accesses(nest(body, at, facts))
+                (stmt, one)
+                for stmt, known in own
                 for buffer, indices in _memory(stmt)
                 if (one := self.width_of(buffer, indices, at.var, width, known, at.opaque)) > 1
             ]
-            if found and min(found) == width:
+            narrowest = min((one for _, one in found), default=width // 2)
+            whole = sum(isinstance(stmt, Atomic) for stmt, _ in found) == updates  # those may not go element by element
+            if found and narrowest == width and whole:
                 return width
-            width = min(found, default=width // 2)  # a narrower chunk may take conditions together that this one does not
+            width = min(narrowest, width if whole else width // 2)  # a narrower chunk may take conditions together that this one does not
         return 1
+
+    def adds(self, s: Stmt) -> bool:
+        """True for an atomic that the target does for a chunk of neighbours at once."""
+        return (
+            self.at.adds and isinstance(s, Atomic) and s.op == "add" and s.result is None and s.order == "relaxed"
+            and s.buffer.scope is Scope.GLOBAL and s.buffer.dtype.name in CHUNK_ADDS
+        )  # fmt: skip
 
     def chunk(self, s: Parallel, width: int, facts: Facts) -> Chunk:
         """The chunks of `width` iterations of a loop."""
@@ -474,7 +489,7 @@ class Lowering:
                 case Store() | Atomic() | Let() | Print() | Trap() | Evaluate() | Break() | Continue():
                     self.note_loads(stmt_exprs(s), facts, at)
                     if isinstance(s, Store | Atomic):
-                        self.note_element(s.buffer, s.indices, facts, at)
+                        self.note_element(s.buffer, s.indices, facts, at if isinstance(s, Store) or self.adds(s) else None)
                     out.append(PScalar(s))
                     if isinstance(s, Let):
                         facts = facts.with_let(s.var, s.value)
@@ -583,6 +598,8 @@ def _memory(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
             if isinstance(e, Load):
                 yield e.buffer, e.indices
     if isinstance(s, Store):
+        yield s.buffer, s.indices
+    if isinstance(s, Atomic):
         yield s.buffer, s.indices
 
 

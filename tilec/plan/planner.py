@@ -354,7 +354,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
-        short or room.rung.short, room.rung.rolled, compact,
+        short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90,
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)

@@ -220,7 +220,7 @@ class _Builder:
         """The parts as planned statements, with what they know."""
         found, threads = self.found, 128 * self.consumers
         bodies = legalised(parts, threads, self.r, layouts)
-        setting = Setting(threads, (), layouts, {}, _no_tile, alignment, Seq(tuple(bodies)), 1)
+        setting = Setting(threads, (), layouts, {}, _no_tile, alignment, Seq(tuple(bodies)), 1, adds=True)
         m, n = static_shape(found.out)
         lowering = _Rows(setting, (m, n), self.consumers, found.out, self.lag)
         facts = self.facts.with_range(THREAD, 0, threads - 1)

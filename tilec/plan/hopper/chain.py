@@ -338,7 +338,7 @@ class _Builder:
         bodies = legalised(parts, threads, self.r, layouts)
         rows = {o.tile: SharedLayout(o.shape[1:], 4, o.shape[1], None) for o in self.loads if o.tile.rank == 1}
         whole_body = Seq(tuple(bodies))
-        setting = Setting(threads, (), layouts, {}, rows.__getitem__, alignment, whole_body, 1)
+        setting = Setting(threads, (), layouts, {}, rows.__getitem__, alignment, whole_body, 1, adds=True)
         columns = frozenset(p.c for p in self.products if p.by_columns)
         lowering = RowLowering(setting, self.consumers, columns, whole_body)
         facts = self.facts.with_range(THREAD, 0, threads - 1).with_range(WARP_GROUP, 0, self.consumers - 1)

@@ -277,7 +277,7 @@ class _Builder:
         epilogue = Seq(direct_stores(self.found.epilogue), launch.span)
         legal = legalise(epilogue, threads, self.r.target, self.r.ieee, {found.acc: layout})
         layouts = tile_layouts(shared_buffers(legal.body), frozenset())
-        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, alignment, legal.body, 1)
+        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, alignment, legal.body, 1, adds=True)
         lowering = _Epilogue(setting, self)
         setup = lowering.sequence(found.lets, facts, True)
         ahead = lowering.sequence(found.ahead, facts, True)
