@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from tilec.analysis.facts import Facts
@@ -38,22 +39,31 @@ def total(parts: Sequence[Expr]) -> Expr:
     return out
 
 
-def register_index(fragment: FragmentLayout, dims: Dims, loop: FragmentLayout, digits: Sequence[Expr]) -> Expr | None:
+def register_index(
+    fragment: FragmentLayout, dims: Dims, loop: FragmentLayout, digits: Sequence[Expr], divided: Mapping[int, int] | None = None
+) -> Expr | None:
     """The register of a fragment that a thread of `loop` needs in its iteration, or None when it lies in another thread.
 
     `digits` are the values of the loop's register digits, in the order of `loop.regs`. Digits that one side has whole and the
-    other in parts are compared part by part.
+    other in parts are compared part by part. `divided` tells by what variables of the loop are divided in the index.
     """
     if fragment.threads != loop.threads:
         return None
     wanted = {d for d in dims if d is not None}
+    by = divided or {}
+    fragment = fragment if not by else _undivided(fragment, dims, by)
     cuts = _cuts(fragment, dims, loop)
-    here = {p for place, d in thread_places(loop) if d.dim in wanted for p in _parts(d, d.dim, cuts, place)}
+    cuts |= {d: tuple(sorted({*cuts.get(d, ()), k})) for d, k in by.items() if k > 1}
+
+    def tells(p: _Part) -> bool:  # what lies below the divisor does not
+        return p[1] is None or p[2] * p[3] > by.get(p[1], 1)
+
+    here = {p for place, d in thread_places(loop) if d.dim in wanted for p in _parts(d, d.dim, cuts, place) if tells(p)}
     there = {p for place, d in thread_places(fragment) for p in _parts(d, dims[d.dim], cuts, place)}
     if here != there:
         return None
     kept = {p[1:] for g in fragment.regs for p in _parts(g, dims[g.dim], cuts)}
-    if kept != {p[1:] for g in loop.regs if g.dim in wanted for p in _parts(g, g.dim, cuts)}:
+    if kept != {p[1:] for g in loop.regs if g.dim in wanted for p in _parts(g, g.dim, cuts) if tells(p)}:
         return None
     value = {
         part[1:]: _part(e, part[0], part[3], g.size) for g, e in zip(loop.regs, digits, strict=True) for part in _parts(g, g.dim, cuts)
@@ -64,6 +74,16 @@ def register_index(fragment: FragmentLayout, dims: Dims, loop: FragmentLayout, d
             terms += [times(value[part[1:]], weight * part[0]) for part in _parts(g, dims[g.dim], cuts)]
         weight *= g.size
     return total(tuple(reversed(terms)))
+
+
+def _undivided(fragment: FragmentLayout, dims: Dims, by: Mapping[int, int]) -> FragmentLayout:
+    """The layout with strides counted in the variables of the loop instead of in what is left when they are divided."""
+
+    def stretched(g: Digit) -> Digit:
+        d = None if g.dim == REPLICA else dims[g.dim]
+        return g if d is None else replace(g, stride=g.stride * by.get(d, 1))
+
+    return replace(fragment, thread=tuple(map(stretched, fragment.thread)), regs=tuple(map(stretched, fragment.regs)))
 
 
 _Part: TypeAlias = tuple[int, int | None, int, int]

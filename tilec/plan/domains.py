@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from tilec.record import record
 from tilec.ir.dtypes import DType
-from tilec.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Alloc, Atomic, Copy, Parallel, Region, Stmt, Store
 from tilec.ir.visit import stmt_exprs, walk_expr, walk_stmt
+from tilec.plan.ways import Way, short_loops, way_of
 
 Dims: TypeAlias = tuple[int | None, ...]
 """Per dimension of a buffer: the number of the domain variable that indexes it, or None where the index is always 0."""
@@ -21,12 +22,14 @@ Dims: TypeAlias = tuple[int | None, ...]
 
 @record
 class Access:
-    """One element access inside a domain. `dims` is None when some index is neither a variable of the domain nor 0."""
+    """One element access inside a domain. `dims` is None when some index is neither a variable of the domain nor 0; `way` then tells
+    how a read follows the domain all the same, None where it does not."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     dims: Dims | None
     writes: bool
+    way: Way | None = None
 
 
 def static(e: Expr) -> int | None:
@@ -62,11 +65,14 @@ def dims_of(indices: tuple[Expr, ...], variables: tuple[Var, ...]) -> Dims | Non
 
 def accesses(body: Stmt, variables: tuple[Var, ...]) -> Iterator[Access]:
     """Every element access in the scalar statements of `body`, reads before the write of the same statement."""
+    inner = short_loops(body)
     for s in walk_stmt(body):
         for root in stmt_exprs(s):
             for e in walk_expr(root):
                 if isinstance(e, Load):
-                    yield Access(e.buffer, e.indices, dims_of(e.indices, variables), False)
+                    dims = dims_of(e.indices, variables)
+                    follows = dims is None and e.buffer.scope is Scope.FRAGMENT
+                    yield Access(e.buffer, e.indices, dims, False, way_of(e.indices, variables, inner) if follows else None)
         if isinstance(s, Store | Atomic):
             yield Access(s.buffer, s.indices, dims_of(s.indices, variables), True)
 

@@ -16,7 +16,9 @@ from tilec.ir.expr import Buffer, Expr, Scope, Var
 from tilec.ir.tile import Alloc, Copy, Parallel, Reduce, Seq, Stmt, Store
 from tilec.ir.visit import walk_stmt
 from tilec.layout.fragment import REPLICA, Digit, FragmentLayout
+from tilec.plan.access import register_index
 from tilec.plan.domains import Access, Dims, accesses, copy_as_parallel, domain_fits, static, static_shape, whole
+from tilec.plan.ways import projected
 
 
 def power_up(n: int) -> int:
@@ -229,7 +231,31 @@ def _suggestions(s: Stmt, known: Mapping[Buffer, FragmentLayout]) -> list[tuple[
     layout_ = domain_layout(found, extents, known)
     if layout_ is None:
         return []
-    return [(a.buffer, project(layout_, a.dims, static_shape(a.buffer))) for a in found if a.dims is not None and domain_fits(a, extents)]
+    out = [(a.buffer, project(layout_, a.dims, static_shape(a.buffer))) for a in found if a.dims is not None and domain_fits(a, extents)]
+    return [*out, *_followers(found, extents, layout_)]
+
+
+def _followers(found: Sequence[Access], extents: tuple[Expr, ...], layout: FragmentLayout) -> list[tuple[Buffer, FragmentLayout]]:
+    """Layouts for fragments that a loop of `layout` reads by parts of its variables, or by the counters of short loops inside."""
+    written = {a.buffer for a in found if a.writes}
+    out: list[tuple[Buffer, FragmentLayout]] = []
+    for a in found:
+        shape = static_shape(a.buffer)
+        if a.way is not None and a.buffer not in written and a.way.fits(shape, [static(e) for e in extents]):
+            held = projected(layout, a.way, shape, a.buffer.dtype.bits)
+            out += [] if held is None else [(a.buffer, held)]
+    return out
+
+
+def held_register(
+    a: Access, held: FragmentLayout, extents: tuple[Expr, ...], loop: FragmentLayout, digits: Sequence[Expr]
+) -> Expr | None:
+    """The register of a fragment that is `held` so, in which a thread of `loop` finds what an access needs; None where it does not."""
+    if a.dims is not None:
+        return register_index(held, a.dims, loop, digits) if domain_fits(a, extents) else None
+    if a.way is None or not a.way.fits(static_shape(a.buffer), [static(e) for e in extents]):
+        return None
+    return register_index(held, a.way.dims, a.way.widened(loop), (*digits, *a.way.counters()), a.way.parts)
 
 
 def moved_bytes(stmts: Sequence[Stmt]) -> dict[Buffer, int]:

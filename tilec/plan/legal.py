@@ -21,10 +21,10 @@ from tilec.ir.tile import Alloc, Atomic, Copy, Fill, For, Gemm, If, Parallel, Re
 from tilec.ir.visit import buffers_of, map_expr, map_stmt, replace_buffers, stmt_children, stmt_exprs, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout, normal, same_map
 from tilec.layout.shared import CHUNK
-from tilec.plan.access import constant_register, copies_guard, register_index
+from tilec.plan.access import constant_register, copies_guard
 from tilec.plan.sequential import rereads, written_registers
-from tilec.plan.domains import add, domain_fits, static, static_shape, whole
-from tilec.plan.fragments import domain, domain_layout, infer, propagate, row_width
+from tilec.plan.domains import add, static, static_shape, whole
+from tilec.plan.fragments import domain, domain_layout, held_register, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.by_hand.products import choose_by_hand, misplaced
 from tilec.plan.instructions import choose
@@ -232,8 +232,7 @@ def _fix_domain(s: Stmt, stage: _Stage) -> Stmt:
     for a in uses:
         held = stage.layouts[a.buffer]
         fixed = _constant(a.indices, held)
-        here = layout is not None and a.dims is not None and domain_fits(a, extents)
-        if not fixed and (not here or layout is None or a.dims is None or register_index(held, a.dims, layout, digits) is None):
+        if not fixed and (layout is None or held_register(a, held, extents, layout, digits) is None):
             bad[a.buffer] = None
     if layout is not None and isinstance(s, Parallel) and _torn(s, layout):
         bad |= dict.fromkeys(a.buffer for a in uses)

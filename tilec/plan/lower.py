@@ -32,14 +32,13 @@ from tilec.plan.access import (
     copies_guard,
     global_width,
     layout_values,
-    register_index,
     shared_width,
 )  # fmt: skip
 from tilec.plan.sequential import rereads
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, same
-from tilec.plan.domains import accesses, copy_as_parallel, dims_of, static
+from tilec.plan.domains import Access, accesses, copy_as_parallel, static
 from tilec.plan.fetches import prefetches, spread_fetches
-from tilec.plan.fragments import across_rows, domain, domain_layout, row_width
+from tilec.plan.fragments import across_rows, domain, domain_layout, held_register, row_width
 from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.masks import settled, unmasked
@@ -86,6 +85,7 @@ class Lowering:
     scratch: list[Buffer] = field(default_factory=list)
     varying: frozenset[Buffer] = frozenset()
     varying_vars: set[Var] = field(default_factory=set)
+    counters: set[Var] = field(default_factory=set)  # of loops that must be unrolled, since they number registers
     loops: int = 0  # how many loops of the launch are around the statement at hand
 
     # ---- statements ------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class Lowering:
         width = self.vector(s, most & -most, inner)
         for a in accesses(s.body, s.vars):
             if a.buffer.scope is Scope.FRAGMENT:
-                self.note_register(a.buffer, a.indices, s.vars, layout, digits)
+                self.note_register(a, s.extents, layout, digits)
         guard = conjunction(
             [compare("lt", v, e) for d, (v, e) in enumerate(zip(s.vars, s.extents, strict=True)) if layout.padded(d) > (static(e) or 0)]
         )
@@ -505,7 +505,8 @@ class Lowering:
                 case For():
                     self.note_loads((s.start, s.stop, s.step), facts)
                     body = self.scalars((s.body,), facts.with_loop(s.var, s.start, s.stop, s.step))
-                    out.append(PFor(s.var, s.start, s.stop, s.step, body, s.kind in ("unroll", "vectorized"), s.span, s.factor))
+                    unrolled = s.kind in ("unroll", "vectorized") or s.var in self.counters
+                    out.append(PFor(s.var, s.start, s.stop, s.step, body, unrolled, s.span, s.factor))
                 case While(cond, inside, span):
                     self.note_loads((cond,), facts)
                     out.append(PWhile(cond, self.scalars((inside,), facts), span))
@@ -538,17 +539,17 @@ class Lowering:
             checks = old.checks  # the same access stands elsewhere under fewer facts
         self.elements[buffer, indices] = InMemory(checks, wide)
 
-    def note_register(
-        self, buffer: Buffer, indices: tuple[Expr, ...], variables: tuple[Var, ...], layout: FragmentLayout, digits: tuple[Var, ...]
-    ) -> None:
+    def note_register(self, a: Access, extents: tuple[Expr, ...], layout: FragmentLayout, digits: tuple[Var, ...]) -> None:
         """Decides an access to a fragment inside a loop of `layout`."""
-        dims = dims_of(indices, variables)
-        register = None if dims is None else register_index(self.at.layouts[buffer], dims, layout, digits)
+        held = self.at.layouts[a.buffer]
+        register = held_register(a, held, extents, layout, digits)
         if register is None:
-            fixed = constant_register(self.at.layouts[buffer], [static(e) or 0 for e in indices])
-            assert fixed is not None, f"{buffer.name} has an access that was not made legal"
+            fixed = constant_register(held, [static(e) or 0 for e in a.indices])
+            assert fixed is not None, f"{a.buffer.name} has an access that was not made legal"
             register = Const(fixed, INT32)
-        self.elements[buffer, indices] = InRegisters(register)
+        elif a.way is not None:
+            self.counters |= {x for x in walk_expr(register) if isinstance(x, Var)}
+        self.elements[a.buffer, a.indices] = InRegisters(register)
 
     # ---- reductions ------------------------------------------------------------------------------------------------
 
