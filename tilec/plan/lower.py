@@ -74,6 +74,7 @@ class Setting:
     rolled: bool = False  # still shorter: the steps of a product one by one
     compact: bool = False  # of shared memory: reductions that need the same room beside their tiles share it
     adds: bool = False  # whether the target adds several neighbours in memory by one instruction
+    least_stages: int = 0  # versions of tiles in a pipelined loop, even where the author asked for one
 
 
 @dataclass(slots=True)
@@ -192,7 +193,7 @@ class Lowering:
         """A counted loop, as a pipeline where its hint can be followed."""
         self.note_loads((s.start, s.stop, s.step), facts)
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
-        stages = min(s.num_stages or 0, self.at.most_stages)
+        stages = max(min(s.num_stages, self.at.most_stages), self.at.least_stages) if s.num_stages else 0
         if s.kind == "pipelined" and stages > 1 and uniform:
             outside = used_outside(self.at.launch_body, s)
 

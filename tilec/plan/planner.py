@@ -317,11 +317,16 @@ def _wide_tensors(v: Variant) -> list[Buffer]:
 def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool) -> Variant:
     """One body of a launch, planned under the assumption that `divisors` divide and, if `aligned`, pointers are aligned.
 
-    Pipelines keep as many versions of their tiles as the author asked for, or as fit.
+    Pipelines keep as many versions of their tiles as the author asked for, or as fit; where he asked for one, two if they are free.
     """
     if room.hand is None:
         room = replace(room, rung=rung_of(room.options.choice, "portable", symbol)[1])
-    asked = max((s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)), default=0)
+    stages_asked = [s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)]
+    asked = max(stages_asked, default=0)
+    if 1 in stages_asked and room.options.opt_level >= 2 and room.hand is None:
+        one, two = (_body(room, symbol, divisors, aligned, asked, least=least) for least in (0, 2))
+        if _blocks(one, room) <= _blocks(two, room):
+            return two
     for stages, compact in product(range(asked, 0, -1) if asked else (0,), (False, True)):
         found = _body(room, symbol, divisors, aligned, stages, compact)
         if found.shared_bytes <= room.target.shared_per_block_max:
@@ -336,8 +341,17 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     return found
 
 
-def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, stages: int, compact: bool = False) -> Variant:
-    """A body whose pipelines have at most `stages` versions of their tiles; `compact` ones take no bytes against bank conflicts."""
+def _blocks(v: Variant, room: _Room) -> int:
+    """Blocks of a body that a multiprocessor holds at once."""
+    fits = v.shared_bytes <= room.target.shared_per_block_max
+    return room.target.blocks_that_fit(prod(room.threads), v.registers, v.shared_bytes) if fits else 0
+
+
+def _body(
+    room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, stages: int, compact: bool = False, least: int = 0
+) -> Variant:
+    """A body whose pipelines have at most `stages` versions of their tiles, and at least `least`; `compact` ones take no bytes against
+    bank conflicts."""
     launch, legal = room.launch, room.legal
     facts = Facts().with_launch(launch, room.threads)
     for v, n in divisors.items():
@@ -354,7 +368,7 @@ def _body(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool, 
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
-        short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90,
+        short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90, least,
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)
