@@ -2,7 +2,8 @@
 
     T.copy(A, s);  for i, j in T.Parallel(64, 64): s[i, j] *= 2;  T.copy(s, B)      spread alike: thread by thread, no barrier
 
-Statements are spread alike when the same thread has the same iterations, and each goes to the element of its own number.
+Statements are spread alike when the same thread has the same iterations, and each goes to the element of its own number; by registers
+or by running numbers, and whether they count dimensions of one element or not, makes no difference.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Atomic, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, substitute, walk_expr
-from tilec.layout.fragment import FragmentLayout
+from tilec.layout.fragment import Digit, FragmentLayout, normal
 from tilec.plan.access import copies_guard
+from tilec.plan.domains import static
 from tilec.plan.plan import THREAD, PFor, PIf, PScalar, PStmt, PWhile, Spread, TileLoop
 from tilec.plan.walk import walk_plan
 
 PLACES = tuple(Var(f"place{n}") for n in range(8))
 """Stand for the variables of a loop, first to last."""
+
+ZERO = Const(0, INT32)
+"""The one index along a dimension of one element."""
 
 
 @record
@@ -43,7 +48,33 @@ class Owned:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for touches of one element by one thread."""
-        return self.how, self.vector, self.extents, id(self.seen_as), self.indices
+        threads = None if self.alone else holders(self.how, self.vector, self.extents)
+        long = [n for n, e in enumerate(self.extents) if static(e) != 1]
+        if threads is None or any(g.dim not in long for g in threads):
+            return self.how, self.vector, self.extents, id(self.seen_as), self.indices
+        table: dict[Var, Expr] = {v: PLACES[long.index(n)] if n in long else ZERO for n, v in enumerate(PLACES[: len(self.extents)])}
+        places = tuple(substitute(e, table) for e in self.indices)
+        digits = tuple((long.index(g.dim), g.stride, g.size) for g in threads)
+        return digits, tuple(self.extents[n] for n in long), id(self.seen_as), places
+
+
+def holders(how: FragmentLayout | Spread, width: int, extents: tuple[Expr, ...]) -> tuple[Digit, ...] | None:
+    """Which thread has which iterations, as the digits of the thread number; None where these do not tell. Chunks are `width` long."""
+    if isinstance(how, FragmentLayout):
+        return normal(how.thread) if how.used_threads == how.threads else None
+    counts = [static(e) for e in extents]
+    counts[-1] = None if counts[-1] is None or counts[-1] % width else counts[-1] // width
+    left, out = how.threads, []
+    for d in reversed(range(len(counts))):
+        n = counts[d]
+        if n is None or (n % left and left % n):
+            return None
+        size = min(n, left)
+        out.append(Digit(d, width if d == len(counts) - 1 else 1, size))
+        left //= size
+        if left == 1:
+            return normal(out)
+    return None
 
 
 def owned(s: TileLoop) -> dict[Buffer, tuple[Owned, ...]]:
