@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
-from tilec.ir.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
+from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
 from tilec.ir.tile import Atomic, For, If, Let, Seq, Stmt, Store
 from tilec.ir.visit import expr_children, stmt_exprs, storage, walk_expr, walk_stmt
 
@@ -182,6 +182,16 @@ def own_accesses(nested: Nest) -> list[tuple[Stmt, Facts]]:
         if isinstance(s, Let):
             facts = facts.with_let(s.var, s.value)
     return out
+
+
+def own_elements(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """The element accesses of one scalar statement."""
+    for root in stmt_exprs(s):
+        for e in walk_expr(root):
+            if isinstance(e, Load):
+                yield e.buffer, e.indices
+    if isinstance(s, Store | Atomic):
+        yield s.buffer, s.indices
 
 
 def apart(body: Sequence[Stmt]) -> bool:

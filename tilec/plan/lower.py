@@ -5,7 +5,7 @@ The result still has no barriers (see `barriers`) and no addresses in shared mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import assert_never
@@ -34,8 +34,8 @@ from tilec.plan.access import (
     layout_values,
     shared_width,
 )  # fmt: skip
-from tilec.plan.sequential import rereads
-from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, same
+from tilec.plan.sequential import leaves_registers, rereads
+from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, own_elements, same
 from tilec.plan.domains import Access, accesses, copy_as_parallel, static
 from tilec.plan.fetches import prefetches, spread_fetches
 from tilec.plan.fragments import across_rows, domain, domain_layout, held_register, row_width
@@ -364,7 +364,7 @@ class Lowering:
             [compare("lt", v, e) for d, (v, e) in enumerate(zip(s.vars, s.extents, strict=True)) if layout.padded(d) > (static(e) or 0)]
         )
         body = self.inside(s, width, inner)
-        once = copies_guard(layout, THREAD) if _leaves_registers(s.body) else None
+        once = copies_guard(layout, THREAD) if leaves_registers(s.body) else None
         if once is not None and rereads(s.body):
             guard, once = conjunction([once] if guard is None else [guard, once]), None
         known = facts.with_range(THREAD, 0, self.at.threads - 1)
@@ -428,7 +428,7 @@ class Lowering:
             found = [
                 (stmt, one)
                 for stmt, known in own
-                for buffer, indices in _memory(stmt)
+                for buffer, indices in own_elements(stmt)
                 if (one := self.width_of(buffer, indices, at.var, width, known, at.opaque)) > 1
             ]
             narrowest = min((one for _, one in found), default=width // 2)
@@ -593,24 +593,5 @@ def _indexed(s: Parallel, facts: Facts) -> Facts:
     return facts
 
 
-def _memory(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """The element accesses of one scalar statement."""
-    for root in stmt_exprs(s):
-        for e in walk_expr(root):
-            if isinstance(e, Load):
-                yield e.buffer, e.indices
-    if isinstance(s, Store):
-        yield s.buffer, s.indices
-    if isinstance(s, Atomic):
-        yield s.buffer, s.indices
-
-
 def _number(e: Expr) -> Expr:
     return e if e.dtype == INT32 else Const(int(e.value), INT32) if isinstance(e, Const) else e
-
-
-def _leaves_registers(body: Stmt) -> bool:
-    """True when a loop body has an effect that copies of a thread must not repeat."""
-    return any(
-        isinstance(s, Atomic | Print) or (isinstance(s, Store) and s.buffer.scope in (Scope.GLOBAL, Scope.SHARED)) for s in walk_stmt(body)
-    )

@@ -11,7 +11,7 @@ memory changes, the thread that stores does all of the iteration; else the loop 
 from __future__ import annotations
 
 from tilec.ir.expr import Buffer, Load, Scope
-from tilec.ir.tile import Atomic, Stmt, Store
+from tilec.ir.tile import Atomic, Print, Stmt, Store
 from tilec.ir.visit import storage, stmt_exprs, walk_expr, walk_stmt
 
 _MEMORY = (Scope.GLOBAL, Scope.SHARED)
@@ -29,3 +29,10 @@ def rereads(body: Stmt) -> bool:
 def written_registers(body: Stmt) -> set[Buffer]:
     """The fragments that an iteration writes."""
     return {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and s.buffer.scope is Scope.FRAGMENT}
+
+
+def leaves_registers(body: Stmt) -> bool:
+    """True when a loop body has an effect that copies of a thread must not repeat."""
+    return any(
+        isinstance(s, Atomic | Print) or (isinstance(s, Store) and s.buffer.scope in _MEMORY) for s in walk_stmt(body)
+    )

@@ -315,8 +315,8 @@ class _Builder:
         return bulk_store_of(s, at.layouts.get(s.src.buffer), (m, n), self.consumers, facts)
 
     def _assemble(
-        self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], before: tuple[PSeq, PSeq], epilogue: PSeq, lowering: _Epilogue,
-        tiles: Mapping[Buffer, SharedTile], extra: int, remarks: tuple[Diagnostic, ...],
+        self, gemm: WarpGroupGemm, fragments: Mapping[Buffer, FragmentLayout], before: tuple[PSeq, PSeq], epilogue: PSeq,
+        lowering: _Epilogue, tiles: Mapping[Buffer, SharedTile], extra: int, remarks: tuple[Diagnostic, ...],
     ) -> Variant | str:  # fmt: skip
         """Shared memory, the schedule, and the condition under which the launcher may choose the body."""
         found, r = self.found, self.r
