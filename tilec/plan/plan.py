@@ -318,8 +318,7 @@ class WarpSpecialized:
 
     The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
     use. Tiles are counted by `block_vars` in `grid`, and taken one after another. `zero` asks for an accumulator that is zeroed
-    first, where the loop may have no steps. `ahead` is what the producer finds out about a tile before it loads any of it, `epilogue`
-    what the consumers do with the accumulator.
+    first, where the loop may have no steps. The producer does `ahead` before it loads a tile, the consumers `epilogue` behind it.
     """
 
     schedule: Schedule
