@@ -10,7 +10,10 @@ import pytest
 
 from tests.compiling import compile_text, run_emulated, run_reference
 from tests.hopper.attention import Attention
-from tests.hopper.kernels import Gemm
+from tests.hopper.attention import error as attention_error
+from tests.hopper.chains import Gradients
+from tests.hopper.chains import error as chain_error
+from tests.hopper.kernels import MODES, Gemm, run
 from tests.ptxas.kit import at, bodies
 from tilec.driver import Compiled
 from tilec.ir.kernel import Launch
@@ -99,21 +102,53 @@ def test_what_tells_is_left_whole(name: str) -> None:
 def test_products(epilogue: str, trans_a: bool, parts: int) -> None:
     g = Gemm(bm=192, bn=96, bk=32, epilogue=epilogue, trans_a=trans_a, out="float32", sizes=(200, 104, 64))
     compiled = in_parts(g.source(), "gemm", parts)
-    from tests.hopper.kernels import MODES, run
-
     outcome, off = run(compiled.cu, g, (200, 104, 64), MODES[0])
     assert outcome.ok and off < 1e-3, outcome
 
 
 @pytest.mark.parametrize("mask, staged, parts", [("causal", False, 2), ("tail", True, 3)])
 def test_attention(mask: str, staged: bool, parts: int) -> None:
-    from tests.hopper.attention import error
-
     a = Attention(dim=32, bm=96, bn=32, seq=200, mask=mask, where="after", staged=staged, lse=True, kv_heads=1)
     compiled = in_parts(a.source(), "attention", parts)
     values = a.inputs(np.random.default_rng())
     got, (out, lse) = run_emulated(compiled, values), a.exact(values)
-    assert error(got["O"], out) < 2e-3 and error(got["L"], lse) < 1e-4
+    assert attention_error(got["O"], out) < 2e-3 and attention_error(got["L"], lse) < 1e-4
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_shares_of_sums_go_to_atomics(arch: str, causal: bool) -> None:
+    g = Gradients(dim=64, bm=64, bn=128, heads=1, seq=200, causal=causal)
+    if arch == "sm_80":
+        compiled = in_parts(g.source(), "gradients", 2)
+    else:
+        half = next(n for n, r in enumerate(LADDERS["chain"]) if r.cut > 1)
+        compiled = at(g.source(), {("chain", "gradients"): half})
+        assert bodies(compiled)["gradients"].threads == (256, 1, 1)
+    values, want = g.inputs(np.random.default_rng())
+    got = run_emulated(compiled, values)
+    assert all(chain_error(got[name], exact) < 1e-3 for name, exact in want.items())
+
+
+SHARES = {
+    "stored": "T.copy(dq, Z[0, 0])", "squared": "for i, j in T.Parallel(32, 32): T.atomic_add(Z[i, j], dq[i, j] * dq[i, j])",
+    "not zero": "T.fill(dq, 1)", "the greatest": "for i, j in T.Parallel(32, 32): T.atomic_max(Z[i, j], dq[i, j])",
+    "from elsewhere": "T.copy(Z[0, 0], dq)", "multiplied": "T.copy(dq, z_s)\nT.gemm(z_s, w_s, dq)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["", *SHARES])
+def test_other_uses_of_shares_tell(name: str) -> None:
+    body = f"""s, w_s, z_s = (T.alloc_shared((n, 32), "float16") for n in (64, 32, 32))
+dq = T.alloc_fragment((32, 32), "float32")
+T.copy(x, s)
+T.clear(dq)
+{SHARES.get(name, "")}
+T.gemm(s, s, dq, transpose_A=True)
+for i, j in T.Parallel(32, 32): T.atomic_add(Z[i, j], dq[i, j])
+{SHARES.get(name, "")}
+{MOVED}x[i, j]"""
+    assert (cut_blocks(launch_of(rows(body, ', Z: T.Tensor((32, 32), "float32")')), 2) is None) is bool(name)
 
 
 def test_the_axis_that_leaves_the_least() -> None:

@@ -121,13 +121,6 @@ def test_the_bound_on_blocks_goes_first() -> None:
     assert np.linalg.norm(got - true) < 1e-4 * np.linalg.norm(true)
 
 
-def test_a_block_of_keys_stays_whole() -> None:
-    g = Gradients(what="keys", heads=1, seq=132)  # all of its rows add up to dQ
-    half = next(n for n, r in enumerate(LADDERS["chain"]) if r.cut > 1)
-    one, same = (bodies(at(g.source(), {("chain", "gradients"): n}))["gradients"] for n in (half - 1, half))
-    assert one.threads == same.threads
-
-
 def test_every_rung_says_why() -> None:
     for name, rungs in LADDERS.items():
         assert len({r.name for r in rungs}) == len(rungs)

@@ -3,7 +3,8 @@
     cut_blocks(launch with blocks of 192x256, 2) -> 96x256 (or 192x128, whichever leaves a thread less), twice as many blocks; else None
 
 A dimension of a tile is cut when what lies along it belongs to the block alone: it is loaded from `index * n + ...` of a tensor, for n
-entries, or computed from such row by row. Where the author's block index is meant otherwise (bounds of loops, heads), it is the number
+entries, or computed from such row by row. A product that adds up along what is cut gives each part a share of the sum, which is fine
+where nothing but atomic additions take it. Where the author's block index is meant otherwise (bounds of loops, heads), it is the number
 of the new block divided; what a loop calls row i of a tile is row `i + part * n / parts` wherever it is not an index of a cut tile.
 """
 
@@ -108,6 +109,7 @@ class _Cut:
     parts: int
     cuts: dict[Buffer, set[int]] = field(default_factory=dict)
     made: dict[Buffer, Buffer] = field(default_factory=dict)
+    shares: set[Buffer] = field(default_factory=set)  # accumulators that hold a share of the author's sums
 
     # ---- which dimensions are cut
 
@@ -119,6 +121,7 @@ class _Cut:
                 self.learn(s)
         if self.returns():
             raise _Tells
+        self.share()
         seen = self.seen()
         for b, dims in self.cuts.items():
             if len(dims) > 1 or b.view_of is not None or any(static_shape(b)[d] != self.n for d in dims) or any(b is o for o in seen):
@@ -135,6 +138,27 @@ class _Cut:
         reads, writes = touched([self.launch.body])
         return any(b.scope is Scope.GLOBAL for b in {storage(b) for b in reads} & {storage(b) for b in writes})
 
+    def share(self) -> None:
+        """Finds the accumulators of products along what is cut. Raises _Tells where anything but such products writes to one."""
+        every = list(walk_stmt(self.launch.body))
+        self.shares |= {s.c.buffer for s in every if isinstance(s, Gemm) and self.sums(s)}
+        for s in every:
+            match s:
+                case Gemm():
+                    bad = s.c.buffer in self.shares and not self.sums(s) or bool({s.a.buffer, s.b.buffer} & self.shares)
+                case Fill(dst=dst, value=value):
+                    bad = dst.buffer in self.shares and not (isinstance(value, Const) and value.value == 0)
+                case Store(buffer=buffer):
+                    bad = buffer in self.shares
+                case Copy(src=src, dst=dst) | Reduce(src=src, dst=dst):
+                    bad = bool({src.buffer, dst.buffer} & self.shares)
+                case _:
+                    bad = False
+            if bad:
+                raise _Tells
+        if any(b in self.cuts or b.scope is not Scope.FRAGMENT for b in self.shares):
+            raise _Tells
+
     def mark(self, b: Buffer, dim: int) -> None:
         self.cuts.setdefault(b, set()).add(dim)
 
@@ -148,7 +172,7 @@ class _Cut:
                 for a, b in ((src, dst), (dst, src)):
                     self.tie([(d, x) for d, x in zip(paired(a), paired(b), strict=False)], a, b)
             case Gemm():
-                for one, other in _sides(s):
+                for one, other in (*_sides(s), _depths(s)):
                     if self.cut(one[0].buffer, one[1]) or self.cut(other[0].buffer, other[1]):
                         self.mark(one[0].buffer, one[1])
                         self.mark(other[0].buffer, other[1])
@@ -189,7 +213,7 @@ class _Cut:
 
     def uneven(self, g: Gemm, unit: int) -> bool:
         """True for a product that is cut and whose parts warps do not share evenly."""
-        cut = any(self.cut(r.buffer, d) for side in _sides(g) for r, d in side)
+        cut = any(self.cut(r.buffer, d) for side in (*_sides(g), _depths(g)) for r, d in side)
         return cut and self.n // self.parts % unit != 0
 
     # ---- the statements of a part
@@ -210,7 +234,7 @@ class _Cut:
             case Fill(dst=dst):
                 return replace(s, dst=self.region(dst), value=expr(s.value))
             case Gemm():
-                if s.marks is not None or not s.waits or self.sums(s):
+                if s.marks is not None or not s.waits:
                     raise _Tells
                 return replace(s, a=self.region(s.a), b=self.region(s.b), c=self.region(s.c), clear=expr(s.clear))
             case Reduce(src=src, dst=dst):
@@ -226,7 +250,7 @@ class _Cut:
 
     def sums(self, g: Gemm) -> bool:
         """True when a product adds up along what is cut."""
-        return self.cut(g.a.buffer, _last(g.a, 2 if g.trans_a else 1)) or self.cut(g.b.buffer, _last(g.b, 1 if g.trans_b else 2))
+        return any(self.cut(r.buffer, d) for r, d in _depths(g))
 
     def copied(self, s: Copy, src: Region, dst: Region) -> Stmt:
         dims = dict(zip(paired(src), paired(dst), strict=False))
@@ -274,6 +298,13 @@ class _Cut:
     def stored(self, s: Store | Atomic, inner: frozenset[Var]) -> Stmt:
         """One element of a tensor must be one part's only, and one of a cut tile lie in the part."""
         b = s.buffer
+        if isinstance(s, Atomic) and self.adds_share(s):
+            if inner:
+                raise _Tells
+            taken = s.operands[0]
+            assert isinstance(taken, Load)
+            taken = replace(taken, indices=self.indices(taken.buffer, taken.indices, inner))
+            return replace(s, indices=self.indices(b, s.indices, inner), operands=(taken,))
         walks = {v for v in inner if any(e is v or coefficient(e, v) == 1 for e in s.indices)}
         if (b.scope is Scope.GLOBAL and not inner) or (b.scope in (Scope.GLOBAL, *_TILES) and walks != inner):
             raise _Tells
@@ -285,6 +316,12 @@ class _Cut:
         if b.scope is not Scope.GLOBAL:
             raise _Tells
         return replace(s, indices=indices, operands=tuple(self.expression(e, inner) for e in s.operands))
+
+    def adds_share(self, s: Atomic) -> bool:
+        """True when a share of a sum is added to a tensor."""
+        value = s.operands[0] if len(s.operands) == 1 else None
+        fine = s.op == "add" and s.buffer.scope is Scope.GLOBAL and s.result is None
+        return fine and isinstance(value, Load) and value.buffer in self.shares
 
     def indices(self, b: Buffer, indices: tuple[Expr, ...], inner: frozenset[Var]) -> tuple[Expr, ...]:
         out: list[Expr] = []
@@ -308,6 +345,8 @@ class _Cut:
         if isinstance(e, Var):
             return add(e, self.offset()) if e in inner else e
         if isinstance(e, Load):
+            if e.buffer in self.shares:
+                raise _Tells
             return replace(e, buffer=self.made.get(e.buffer, e.buffer), indices=self.indices(e.buffer, e.indices, inner))
         if e.dtype.is_int and depends_on(e, (self.index,)) and inner:
             walked = [coefficient(e, v) for v in inner]
@@ -352,6 +391,11 @@ def _sides(g: Gemm) -> tuple[tuple[tuple[Region, int], tuple[Region, int]], ...]
     rows = (g.a, _last(g.a, 1 if g.trans_a else 2)), (g.c, _last(g.c, 2))
     columns = (g.b, _last(g.b, 2 if g.trans_b else 1)), (g.c, _last(g.c, 1))
     return rows, columns
+
+
+def _depths(g: Gemm) -> tuple[tuple[Region, int], tuple[Region, int]]:
+    """The dimensions of both operands along which a product adds up."""
+    return (g.a, _last(g.a, 2 if g.trans_a else 1)), (g.b, _last(g.b, 1 if g.trans_b else 2))
 
 
 def _tile_accesses(s: Parallel) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:

@@ -175,11 +175,13 @@ KNOWN = frozenset(
         (((256, 192),), 512),
         (((128, 128), (128, 128)), 256),
         (((64, 128), (64, 128)), 128),
-        (((128, 64), (128, 256)), 256),
         (((192, 128), (192, 64)), 384),
     }
 )
 """Portable bodies with 16-bit products that fit, whatever the estimate says: their accumulators, and threads."""
+
+KNOWN_LATE = frozenset({*KNOWN, (((128, 64), (128, 256)), 256)})
+"""The same for bodies that load late."""
 
 KNOWN_NARROW = frozenset({(((128, 256),), 256), (((256, 128),), 256)})
 """The same for products of other elements."""
@@ -210,7 +212,7 @@ def stream_strain(spare: int, held: int, statements: int) -> int:
 class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
     of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
-    loops there are; whether it copies element by element, round after round in flight."""
+    loops there are; whether it loads late; and whether it copies element by element, round after round in flight."""
 
     need: int
     there: int
@@ -219,6 +221,7 @@ class Load:
     narrow: bool = False
     tensors: int = 0
     loops: int = 0
+    late: bool = False
     loose: bool = False
 
 
@@ -226,7 +229,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
     """The same for a portable body."""
     if not x.products:
         return x.need - x.there * VOUCHED.plain // 100
-    if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN):
+    if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
     share = share if len(x.products) == 1 else min(share, VOUCHED.several)

@@ -470,7 +470,8 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     loops = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
     narrow = any(g.op.a_dtype.bits != 16 for g in products)
-    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), loose and not short and not rung.short)
+    late = short or rung.short
+    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     largest = max((layout.registers * b.dtype.bytes for b, layout in room.legal.layouts.items()), default=0) // 4 * now * rung.cut
