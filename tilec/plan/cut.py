@@ -145,7 +145,7 @@ class _Cut:
         for s in every:
             match s:
                 case Gemm():
-                    bad = s.c.buffer in self.shares and not self.sums(s) or bool({s.a.buffer, s.b.buffer} & self.shares)
+                    bad = (s.c.buffer in self.shares and not self.sums(s)) or bool({s.a.buffer, s.b.buffer} & self.shares)
                 case Fill(dst=dst, value=value):
                     bad = dst.buffer in self.shares and not (isinstance(value, Const) and value.value == 0)
                 case Store(buffer=buffer):
