@@ -1,4 +1,4 @@
-"""What a whole block does together, under a branch that only some of its threads take."""
+"""What a whole block does together, under a branch that only some of its threads take, which are no team."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def k(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"), n: T.i
             {statement}
         T.copy(s, B)
 """
-BRANCHES = ("if tx < 32:", "if tx == 0:", "if tx < n:", "if A[0, tx] > 0:")
+BRANCHES = ("if tx < 40:", "if tx % 2 == 0:", "if tx < n:", "if A[0, tx] > 0:")
 STATEMENTS = (
     "T.copy(A, s)",
     "T.copy(A, f)",

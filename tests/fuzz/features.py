@@ -14,6 +14,7 @@ _TYPE = re.compile(r"'(bool|u?int\d+|float\d+\w*|bfloat16)'")
 _FORMS = {
     "while": re.compile(r"^\s+while ", re.M),
     "if of the block": re.compile(r"^ {8,}if (?!tx)", re.M),
+    "branch of a team": re.compile(r"^ +if tx\d+ [^\n]*:\n(?! +\w+ = )[^\n]*\n?.*?T\.", re.M),
     "break or continue": re.compile(r"\b(break|continue)$", re.M),
     "run-time extent": re.compile(r"T\.dynamic"),
     "scalar argument": re.compile(r": T\.\w+\)?[,)]"),

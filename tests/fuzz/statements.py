@@ -13,6 +13,7 @@ from math import prod
 from tests.fuzz import exchange, memory, products
 from tests.fuzz.choices import Choices
 from tests.fuzz.program import MOST_ELEMENTS, Program
+from tests.fuzz.teams import team
 from tests.fuzz.values import Context, Tile, Value, dtype, noise_of, whole_range
 from tilec.ir.dtypes import INT32
 
@@ -55,7 +56,7 @@ def statement(p: Program, depth: int) -> None:
         (1, memory.private_copies), (1, memory.sliced_gemm), (1, memory.left_early), (1, memory.runtime_extent),
         (1, exchange.shared_updates), (1, exchange.elementwise), (1, exchange.moved), (1, exchange.warps), (1, products.chained),
     ]  # fmt: skip
-    nested: list[tuple[int, Callable[[Program, int], None]]] = [(2, serial), (2, branch), (2, pipelined), (1, whiles)]
+    nested: list[tuple[int, Callable[[Program, int], None]]] = [(2, serial), (2, branch), (2, pipelined), (1, whiles), (1, parted)]
     if depth and p.choices.chance(20):
         return p.choices.weighted(nested)(p, depth - 1)
     return p.choices.weighted(simple)(p)
@@ -420,6 +421,12 @@ def branch(p: Program, depth: int) -> None:
     if p.choices.chance(40):
         with p.nest("else:", keep):
             several(p, depth, 2)
+
+
+def parted(p: Program, depth: int) -> None:
+    """Tile statements of some threads."""
+    p.copy_in()
+    team(p, [(3, Program.copy_in), (4, Program.copy_tile), (2, Program.fill), (4, Program.reduce), (2, Program.scan), (9, parallel), (2, gemm)])
 
 
 def whiles(p: Program, depth: int) -> None:

@@ -1,6 +1,6 @@
 """Which threads take a branch, and which of them therefore carry out the tile statements inside: a team.
 
-In a kernel with barriers of its own (see `by_hand`) a condition on thread indices parts the block into teams: neighbouring
+In a kernel with barriers of its own (see `by_hand`), or with tile statements under it (see `parted`), a condition on thread indices parts the block into teams: neighbouring
 threads in whole warps, or one thread. Tiles in registers belong to the team that uses them; `separate` gives every team its own.
 
     Teams(threads=(256, 1, 1), ...).split(tx // 128 == 1, Team(0, 256)) -> (Team(128, 128), Team(0, 128))
@@ -15,12 +15,12 @@ from math import prod
 
 from tilec.diagnostics import Label, error
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Logical, Scope, Unary, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Logical, Scope, Unary, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import (
-    Alloc, BulkCopy, Control, Copy, Fill, Gemm, If, Let, Mbarrier, Parallel, Reduce, Scan, Seq, Stmt,
+    Alloc, Atomic, BulkCopy, Control, Copy, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Reduce, Scan, Seq, Stmt, Store, While,
 )  # fmt: skip
-from tilec.ir.visit import buffers_of, map_stmt, replace_buffers, stmt_children, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, map_stmt, regions, replace_buffers, stmt_children, walk_expr, walk_stmt
 from tilec.record import record
 
 WARP = 32
@@ -55,6 +55,46 @@ def by_hand(body: Stmt) -> bool:
         or (isinstance(s, Control) and s.kind.startswith(("products", "stores")))
         for s in walk_stmt(body)
     )
+
+
+def by_thread(e: Expr, teams: Teams) -> bool:
+    """True when an expression may differ between threads."""
+    for x in walk_expr(e):
+        if isinstance(x, Var) and (x.kind is VarKind.THREAD or (x in teams.lets and by_thread(teams.lets[x], teams))):
+            return True
+        if isinstance(x, Load) and x.buffer.scope in (Scope.LOCAL, Scope.VAR):
+            return True
+    return False
+
+
+def parted(launch: Launch) -> bool:
+    """True for a launch whose branches on thread indices hold tile statements, and part the threads into teams that can do them."""
+    if not any(isinstance(s, If) and any(for_tiles(x) for x in walk_stmt(s)) for s in walk_stmt(launch.body)):
+        return False
+    teams = Teams.of(launch)
+    found = {team for s, team in _walk_parts(launch.body, teams, teams.block) if for_tiles(s)}
+    return None not in found and any(t != teams.block for t in found)
+
+
+def _walk_parts(s: Stmt, teams: Teams, team: Team | None) -> Iterator[tuple[Stmt, Team | None]]:
+    """Every statement with the team that comes to it; None where that is none, or not known."""
+    yield s, team
+    if isinstance(s, If) and team is not None:
+        taken = teams.takers(s.cond, team)
+        if taken is None:
+            sides: tuple[Team | None, Team | None] = (None, None) if by_thread(s.cond, teams) else (team, team)
+        else:
+            chosen = set(taken)
+            left = [t for t in range(team.first, team.stop) if t not in chosen]
+            sides = (team_of(taken) if taken else team, team_of(left) if left else team)
+        yield from _walk_parts(s.then, teams, sides[0])
+        yield from _walk_parts(s.orelse, teams, sides[1])
+        return
+    heads = (s.start, s.stop, s.step) if isinstance(s, For) else (s.cond,) if isinstance(s, While) else ()
+    inside = None if any(by_thread(e, teams) for e in heads) else team
+    if not isinstance(s, Parallel):
+        for child in stmt_children(s):
+            yield from _walk_parts(child, teams, inside)
 
 
 def for_tiles(s: Stmt) -> bool:
@@ -169,10 +209,11 @@ def walk_teams(s: Stmt, teams: Teams, team: Team) -> Iterator[tuple[Stmt, Team]]
         yield from walk_teams(child, teams, team)
 
 
-def separate(launch: Launch) -> Launch:
+def separate(launch: Launch, ordered: bool = False) -> Launch:
     """The launch with a register tile for each team that uses one, and barriers that exist before anything else happens.
 
-    What the whole block does with the register tiles of a team, that team does.
+    What the whole block does with the register tiles of a team, that team does. `ordered`: tilec itself orders what teams touch, so
+    that this may reach shared tiles too.
     """
     teams = Teams.of(launch)
     body = _hoisted(launch.body)
@@ -188,7 +229,7 @@ def separate(launch: Launch) -> Launch:
             )  # fmt: skip
         copies[b] = {t: b if len(inner) == 1 else replace(b, name=f"{b.name}_{t.first // 128}") for t in inner}
     if copies:
-        body = _Separation(teams, launch.thread_vars, copies).visit(body, teams.block)
+        body = _Separation(teams, launch.thread_vars, copies, ordered).visit(body, teams.block)
     return replace(launch, body=body)
 
 
@@ -236,6 +277,7 @@ class _Separation:
     teams: Teams
     thread_vars: tuple[Var, ...]
     copies: Mapping[Buffer, Mapping[Team, Buffer]]
+    ordered: bool = False
 
     def visit(self, s: Stmt, team: Team) -> Stmt:
         match s:
@@ -263,13 +305,20 @@ class _Separation:
             return [replace_buffers(s, {b: self.copies[b][team] for b in used})]
         groups = list(dict.fromkeys(t for b in used for t in self.copies[b]))
         for b in used:
-            if any(t not in self.copies[b] for t in groups) or any(x.scope is Scope.SHARED for y in walk_stmt(s) for x in buffers_of(y)):
+            if any(t not in self.copies[b] for t in groups) or not self.each_may(s, len(groups)):
                 raise error(
                     "TL0507", f"{b.name} lies in the registers of some threads, and this statement is one of the whole block", s.span,
                     Label(b.span, f"{b.name} is allocated here"), help="put the statement under the T.ws whose threads use the tile",
                 )  # fmt: skip
         empty = Seq((), s.span)
         return [If(self.inside(t), replace_buffers(s, {b: self.copies[b][t] for b in used}), empty, s.span) for t in groups]
+
+    def each_may(self, s: Stmt, teams: int) -> bool:
+        """True where each of so many teams may carry out a statement of the block with registers of its own."""
+        if not self.ordered:
+            return not any(x.scope is Scope.SHARED for y in walk_stmt(s) for x in buffers_of(y))
+        written = [b for x in walk_stmt(s) for b in (*(r.buffer for r in regions(x)[1]), *((x.buffer,) if isinstance(x, Store | Atomic) else ()))]
+        return teams == 1 or not any(b.scope in (Scope.SHARED, Scope.GLOBAL) for b in written)
 
     def inside(self, t: Team) -> Expr:
         """The condition of the threads of a team."""
@@ -285,4 +334,4 @@ class _Separation:
         return low if t.stop == self.teams.block.count else Logical("and", low, high)
 
 
-__all__ = ["Team", "Teams", "by_hand", "for_tiles", "separate", "team_of", "walk_teams"]
+__all__ = ["Team", "Teams", "by_hand", "by_thread", "for_tiles", "parted", "separate", "team_of", "walk_teams"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from tilec.analysis.teams import by_hand, separate
+from tilec.analysis.teams import by_hand, parted, separate
 from tilec.diagnostics import Span
 from tilec.frontend import hostops
 from tilec.frontend.expressions import spread
@@ -151,7 +151,7 @@ def record_launch(
     launch = replace(launch, waits=state.waits, releases=state.releases)
     if counts is None and (hand or uses_threads(launch)):
         launch = replace(launch, threads=DEFAULT_THREADS)
-    m.launches.append(separate(launch) if hand else launch)
+    m.launches.append(separate(launch, ordered=not hand) if hand or parted(launch) else launch)
 
 
 def uses_threads(launch: Launch) -> bool:

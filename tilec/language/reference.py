@@ -62,8 +62,10 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 - Tile statements and `T.Parallel` are done once by the whole block. Other statements are executed by every thread; a store to a tensor
   or tile whose index and value do not depend on the thread happens once, an atomic once for each thread that comes to it.
 - `continue` ends an iteration of any loop, of `T.Parallel` too; `break` leaves loops with an order: `T.serial`, `range`, `while`.
-- Inside `T.ws(...)` tile statements still belong to the whole block; the scalar ones run in the named warp groups only. Under any
-  other branch that only some threads take a tile statement is an error; loops with `T.serial` are each thread's own.
+- Inside `T.ws(...)` tile statements still belong to the whole block; the scalar ones run in the named warp groups only. Under another
+  branch on thread indices (`if tx < 32:`) tile statements belong to the threads that come to them, which must be whole warps of
+  neighbours, or one thread; register tiles inside are theirs, and threads wait for each other as everywhere. Under a branch of other
+  threads a tile statement is an error; loops with `T.serial` are each thread's own.
 - In a kernel with barriers of its own (`T.alloc_barrier`, `T.tma_copy`, `T.wgmma_gemm`) a branch on thread indices makes a team:
   whole warps of neighbours, or one thread. Tile statements inside, those of `T.ws` included, belong to the team, and its register
   tiles are its own. Inside a team tilec orders shared tiles itself; between teams the barriers do. Queued copies and products are

@@ -223,6 +223,7 @@ class _Walk:
     varies: Callable[[Expr], bool]
     trusting: bool = False
     writers: Mapping[int, tuple[Writer, ...]] = field(default_factory=dict)
+    ordered: bool = False  # teams wait for each other where one needs what another has touched
     team: int = 0  # how many threads the team has whose statements are walked; 0 for the block
     again: list[Pending] = field(default_factory=list)  # what the conditions of the loops being walked read, innermost last
     left: list[Pending] = field(default_factory=list)  # what is pending where a step of the loop being walked is left early
@@ -380,16 +381,30 @@ class _Walk:
         """A branch of teams: each starts with nothing pending, and leaves behind what only the block must wait for."""
         touched = self.effects(s).plain()
         out: list[PStmt] = []
-        if clash := pending.by_block().clashes(touched):
+        if clash := (pending if self.ordered else pending.by_block()).clashes(touched):
             out = self.wait(clash, uniform, s)
             pending = Pending()
+        if self.ordered:
+            self.apart(s)
         outer, sides = self.team, []
         for team, side in zip(s.teams, (s.then, s.orelse), strict=True):
             self.team = outer if team is None else team.team.count
             sides.append(self.sequence(side, Pending(), uniform and team is not None)[0])
         self.team = outer
+        if self.ordered:
+            return [*out, replace(s, then=sides[0], orelse=sides[1])], pending.join(touched)
         left = Pending(team_reads=touched.reads, team_writes=touched.writes | _updated(touched.updates))
         return [*out, replace(s, then=sides[0], orelse=sides[1])], pending.join(left)
+
+    def apart(self, s: PIf) -> None:
+        """Refuses a branch of which one side needs what the other touches: nothing could order them."""
+        sides = [self.effects(side).plain() for side in (s.then, s.orelse)]
+        if clash := _by_author(sides[0].clashes(sides[1]) | sides[1].clashes(sides[0])):
+            names = ", ".join(sorted(b.name for b in clash))
+            raise error(
+                "TL0502", f"the threads part here, and both sides use {names}, which one of them writes", s.span,
+                help="write two branches one after the other; threads wait in between",
+            )  # fmt: skip
 
     def pipeline(self, s: Pipeline, pending: Pending) -> tuple[list[PStmt], Pending]:
         filled = self.effects(s.producers).plain()
@@ -440,13 +455,13 @@ def touched_by(s: PStmt) -> Pending:
 
 def place_barriers(
     body: PSeq, shared: frozenset[Buffer], varies: Callable[[Expr], bool], trusting: bool = False,
-    writers: Mapping[int, tuple[Writer, ...]] = NO_WRITERS,
+    writers: Mapping[int, tuple[Writer, ...]] = NO_WRITERS, ordered: bool = False,
 ) -> PSeq:  # fmt: skip
     """`body` with the barriers it needs. `shared` are global tensors that the launch both reads and writes, `writers` the
     statements that write others in turn; `trusting` leaves the order inside branches of some threads to the author, who asked
-    for that."""
+    for that; `ordered`: what teams touch is ordered among them too, for their author has no barriers."""
 
     def tracked(buffer: Buffer) -> bool:
         return buffer.scope is Scope.SHARED or buffer in shared
 
-    return _Walk(tracked, varies, trusting, writers).sequence(body, Pending(), True)[0]
+    return _Walk(tracked, varies, trusting, writers, ordered).sequence(body, Pending(), True)[0]

@@ -12,7 +12,7 @@ from math import prod
 
 from tilec.record import record
 from tilec.analysis.facts import Facts
-from tilec.analysis.teams import Teams, by_hand
+from tilec.analysis.teams import Teams, by_hand, parted
 from tilec.diagnostics import CompileError, Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
@@ -141,9 +141,22 @@ def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
 def _plan_launch(
     kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer], assumed: Mapping[Var, int]
 ) -> LaunchPlan:
+    """The plan of a launch; where it fails because only some threads come to tile statements, those become teams."""
+    try:
+        return _planned(kernel, launch, symbol, options, written, assumed)
+    except CompileError as fault:
+        if fault.diagnostics[0].code != "TL0502" or by_hand(launch.body) or not parted(launch):
+            raise
+    return _planned(kernel, launch, symbol, options, written, assumed, teams=Teams.of(launch))
+
+
+def _planned(
+    kernel: Kernel, launch: Launch, symbol: str, options: PlanOptions, written: frozenset[Buffer], assumed: Mapping[Var, int],
+    teams: Teams | None = None,
+) -> LaunchPlan:  # fmt: skip
     check_clusters(launch, options.target)
     threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
-    room = _room(kernel, launch, threads, options, written)
+    room = _room(kernel, launch, threads, options, written, teams)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
     part = _in_parts(room, symbol)
     if part is not None:  # for portable bodies, and for Hopper's own where there were none
@@ -186,8 +199,14 @@ def _cut(room: _Room, parts: int) -> Launch | None:
     return cut_blocks(room.whole or room.launch, parts)
 
 
-def _room(kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer]) -> _Room:
-    hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch)) if by_hand(launch.body) else None
+def _room(
+    kernel: Kernel, launch: Launch, threads: tuple[int, int, int], options: PlanOptions, written: frozenset[Buffer],
+    teams: Teams | None = None,
+) -> _Room:  # fmt: skip
+    """A launch whose layouts are legal; with `teams`, these carry out the tile statements that they come to."""
+    hand = Hand(teams, False, False, {}, ordered=True) if teams is not None else None
+    if by_hand(launch.body):
+        hand = Hand(Teams.of(launch), False, options.target.has_wgmma, check_by_hand(launch))
     teams = None if hand is None else hand.teams
     body = operands_in_place(launch.body) if teams is None else arrive_each(launch.body, teams)
     legal = legalise(body, prod(threads), options.target, _ieee(kernel, options), teams=teams)
@@ -267,7 +286,7 @@ def _behind(room: _Room, symbol: str, options: PlanOptions) -> tuple[_Room, Vari
 def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: PlanOptions) -> list[Variant]:
     """The bodies of a kernel whose author orders its work: Hopper's own, through tensor maps, in front of the portable ones."""
     target = next((t for t in (options.target, *options.also) if t.has_wgmma), None)
-    if target is None or room.hand is None:
+    if target is None or room.hand is None or room.hand.ordered:
         return _portable(room, symbol, divisors)
     launch, hand = room.launch, replace(room.hand, hopper=True, counts_bytes=True)
     legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
@@ -389,7 +408,8 @@ def _body(
         tiles, total = place_tiles(layouts, versions, offsets=shared.offsets)
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
-    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both))
+    body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both),
+                          room.hand is not None and room.hand.ordered)  # fmt: skip
     if room.hand is None and total == apart and not any(isinstance(s, Gemm) for s in walk_stmt(legal.body)):
         body = in_background(body, lowering.elements, frozenset(map(storage, writes)))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}

@@ -36,6 +36,7 @@ class Hand:
     hopper: bool
     counts_bytes: bool  # whether the barriers of the target do
     settled: Mapping[int, frozenset[Buffer]]  # see `checks.check_by_hand`
+    ordered: bool = False  # the author has no barriers of his own: what teams touch is ordered as if the block had
 
 
 @dataclass(slots=True)
