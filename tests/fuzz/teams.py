@@ -16,7 +16,8 @@ def team(p: Program, simple: list[tuple[int, Callable[[Program], None]]]) -> Non
     """A branch of whole warps or of one thread, perhaps with the other threads in its `else`; it writes shared tiles of the block."""
     c = p.choices
     if p.threads % 32 or not [t for t in p.writable() if t.scope == "shared" and t.ready]:
-        return p.fill()
+        p.fill()
+        return
     tx, warps = p.name("tx"), p.threads // 32
     p.line(f"{tx} = T.get_thread_binding(0)")
     one, cut = c.below(p.threads), 32 * c.between(1, max(1, warps - 1))

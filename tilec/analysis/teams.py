@@ -1,7 +1,8 @@
 """Which threads take a branch, and which of them therefore carry out the tile statements inside: a team.
 
-In a kernel with barriers of its own (see `by_hand`), or with tile statements under it (see `parted`), a condition on thread indices parts the block into teams: neighbouring
-threads in whole warps, or one thread. Tiles in registers belong to the team that uses them; `separate` gives every team its own.
+In a kernel with barriers of its own (see `by_hand`), or with tile statements under it (see `parted`), a condition on thread
+indices parts the block into teams: neighbouring threads in whole warps, or one thread. Tiles in registers belong to the team that
+uses them; `separate` gives every team its own.
 
     Teams(threads=(256, 1, 1), ...).split(tx // 128 == 1, Team(0, 256)) -> (Team(128, 128), Team(0, 128))
 """
@@ -15,10 +16,10 @@ from math import prod
 
 from tilec.diagnostics import Label, error
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Load, Logical, Scope, Unary, Var, VarKind
+from tilec.ir.expr import Binary, Buffer, Cast, Compare, Const, Expr, Logical, Scope, Unary, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import (
-    Alloc, Atomic, BulkCopy, Control, Copy, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Reduce, Scan, Seq, Stmt, Store, While,
+    Alloc, Atomic, BulkCopy, Control, Copy, Fill, Gemm, If, Let, Mbarrier, Parallel, Reduce, Scan, Seq, Stmt, Store,
 )  # fmt: skip
 from tilec.ir.visit import buffers_of, map_stmt, regions, replace_buffers, stmt_children, walk_expr, walk_stmt
 from tilec.record import record
@@ -57,18 +58,9 @@ def by_hand(body: Stmt) -> bool:
     )
 
 
-def by_thread(e: Expr, teams: Teams) -> bool:
-    """True when an expression may differ between threads."""
-    for x in walk_expr(e):
-        if isinstance(x, Var) and (x.kind is VarKind.THREAD or (x in teams.lets and by_thread(teams.lets[x], teams))):
-            return True
-        if isinstance(x, Load) and x.buffer.scope in (Scope.LOCAL, Scope.VAR):
-            return True
-    return False
-
-
 def parted(launch: Launch) -> bool:
-    """True for a launch whose branches on thread indices hold tile statements, and part the threads into teams that can do them."""
+    """True for a launch whose branches on thread indices hold tile statements, and part the threads into teams that can do them.
+    Conditions that depend on more than thread indices are taken to hold for all or none of a team, which the planner looks into."""
     if not any(isinstance(s, If) and any(for_tiles(x) for x in walk_stmt(s)) for s in walk_stmt(launch.body)):
         return False
     teams = Teams.of(launch)
@@ -77,24 +69,14 @@ def parted(launch: Launch) -> bool:
 
 
 def _walk_parts(s: Stmt, teams: Teams, team: Team | None) -> Iterator[tuple[Stmt, Team | None]]:
-    """Every statement with the team that comes to it; None where that is none, or not known."""
+    """Every statement with the threads that come to it; None where they are no team."""
     yield s, team
-    if isinstance(s, If) and team is not None:
-        taken = teams.takers(s.cond, team)
-        if taken is None:
-            sides: tuple[Team | None, Team | None] = (None, None) if by_thread(s.cond, teams) else (team, team)
-        else:
-            chosen = set(taken)
-            left = [t for t in range(team.first, team.stop) if t not in chosen]
-            sides = (team_of(taken) if taken else team, team_of(left) if left else team)
-        yield from _walk_parts(s.then, teams, sides[0])
-        yield from _walk_parts(s.orelse, teams, sides[1])
-        return
-    heads = (s.start, s.stop, s.step) if isinstance(s, For) else (s.cond,) if isinstance(s, While) else ()
-    inside = None if any(by_thread(e, teams) for e in heads) else team
-    if not isinstance(s, Parallel):
+    if isinstance(s, If) and team is not None and (parts := teams.split(s.cond, team)) is not None:
+        yield from _walk_parts(s.then, teams, team_of(parts[0]))
+        yield from _walk_parts(s.orelse, teams, team_of(parts[1]))
+    elif not isinstance(s, Parallel):
         for child in stmt_children(s):
-            yield from _walk_parts(child, teams, inside)
+            yield from _walk_parts(child, teams, team)
 
 
 def for_tiles(s: Stmt) -> bool:
@@ -317,7 +299,8 @@ class _Separation:
         """True where each of so many teams may carry out a statement of the block with registers of its own."""
         if not self.ordered:
             return not any(x.scope is Scope.SHARED for y in walk_stmt(s) for x in buffers_of(y))
-        written = [b for x in walk_stmt(s) for b in (*(r.buffer for r in regions(x)[1]), *((x.buffer,) if isinstance(x, Store | Atomic) else ()))]
+        inside = list(walk_stmt(s))
+        written = [r.buffer for x in inside for r in regions(x)[1]] + [x.buffer for x in inside if isinstance(x, Store | Atomic)]
         return teams == 1 or not any(b.scope in (Scope.SHARED, Scope.GLOBAL) for b in written)
 
     def inside(self, t: Team) -> Expr:
@@ -334,4 +317,4 @@ class _Separation:
         return low if t.stop == self.teams.block.count else Logical("and", low, high)
 
 
-__all__ = ["Team", "Teams", "by_hand", "by_thread", "for_tiles", "parted", "separate", "team_of", "walk_teams"]
+__all__ = ["Team", "Teams", "by_hand", "for_tiles", "parted", "separate", "team_of", "walk_teams"]

@@ -281,7 +281,7 @@ def kind(value: Any) -> str:
         "Buffer": "a tile", "Ref": "an element", "Slice": "a slice", "LoopSpec": "a loop", "KernelSpec": "a launch",
         "TensorSpec": "a tensor annotation", "HostTensor": "a tensor of the host program", "TunerSpec": "a tuner",
         "Instance": "an instance", "EnumMember": "a member of an enumeration", "IntMember": "an int",
-        "TextMember": "a string", "Super": "super()", "ellipsis": "...",
+        "TextMember": "a string", "Super": "super()", "ellipsis": "...", "Emitter": "an emitter",
     }  # fmt: skip
     return name.get(type(value).__name__, "a run-time value")
 

@@ -29,6 +29,7 @@ from tilec.language import arith
 from tilec.language.alloc import with_early
 from tilec.language.builder import LaunchState
 from tilec.language.clusters import meet_around_peers
+from tilec.language.emitter import settle_registers
 from tilec.language.hopper import without_controls
 from tilec.language.layouts import apply_orders
 from tilec.language.lets import check_bound
@@ -142,6 +143,7 @@ def record_launch(
         state, b.launch = b.launch, None
     body_: Stmt = Seq(tuple(without_returns(statements, span)), span)
     check_bound(b, body_)
+    body_ = settle_registers(b, body_, state.registers)
     hand = by_hand(body_)
     if not hand:
         body_ = without_controls(settle_groups(b, body_, state.groups))

@@ -20,8 +20,9 @@ from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, EnumMember, Function, Instance, Iter, Super
 from tilec.ir.dtypes import FLOAT4_E2M1, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
-from tilec.language import host_tensors, vectors
+from tilec.language import emitter, host_tensors, vectors
 from tilec.language.autotuner import TunerSpec
+from tilec.language.emitter import Emitter
 from tilec.language.host_tensors import HostTensor
 from tilec.language.values import Marker, Ref, Value, Vec
 
@@ -73,6 +74,8 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             return Builtin(name, lambda m, args, kwargs: _str_method(m, hostops.plain(args[0]), name, args[1:], kwargs))
         case Marker():
             found = owner.options.get(name)
+        case Emitter():
+            found = emitter.attribute(owner, name)
         case TunerSpec():
             return BoundMethod(owner, name) if name in _TUNER else _unknown(m, owner, name, span)
         case HostTensor():

@@ -35,6 +35,7 @@ class LaunchState:
     grid: tuple[Expr, ...] = ()
     waits: bool = False  # T.pdl_sync
     releases: bool = False  # T.pdl_trigger
+    registers: dict[Buffer, Buffer] = field(default_factory=dict)  # fragments that private arrays of an emitter stand for
     axes: dict[tuple[VarKind, int], Expr] | None = None  # T.launch_thread's, in a kernel without T.Kernel
 
 

@@ -21,6 +21,7 @@ from tilec.language import (
     bits,
     clusters,
     copy,
+    emitter,
     extern,
     gemm,
     hopper,
@@ -58,7 +59,7 @@ FAMILIES: Mapping[str, tuple[Entry, ...]] = {
     "Tensors, sizes and views": tensors.ENTRIES + pointers.ENTRIES + layouts.ENTRIES,
     "Tiles": alloc.ENTRIES,
     "Copies and fills": copy.ENTRIES,
-    "GEMM": gemm.ENTRIES + sparse.ENTRIES,
+    "GEMM": gemm.ENTRIES + sparse.ENTRIES + emitter.ENTRIES,
     "Reductions and scans": reduce.ENTRIES + reducers.ENTRIES,
     "Loops": loops.ENTRIES,
     "Mathematics": mathfns.ENTRIES + vectors.CONVERSIONS + ieee.ENTRIES,
@@ -132,7 +133,7 @@ def modules() -> Mapping[str, Namespace]:
     sizes = {e.name: e.primitive() for e in host.ENTRIES}
     layout = {name: _hint(name) for name in _LAYOUTS} | {"Layout": works(layouts.Layout, host=True)[0].primitive()}
     layout |= {e.name: e.primitive() for e in metadata.LAYOUTS + unsupported.LAYOUTS}
-    emitters = {e.name: e.primitive() for e in unsupported.EMITTERS}
+    emitters = {e.name: e.primitive() for e in emitter.ENTRIES + unsupported.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
     names: dict[str, Any] = {"TensorSupplyType": autotuner.SUPPLIES}
     hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}

@@ -70,7 +70,7 @@ VECTOR_TYPES: tuple[Entry, ...] = refused(
 """Vectors of them."""
 
 EMITTERS: tuple[Entry, ...] = refused(
-    _INSTRUCTIONS, "TensorCoreIntrinEmitter", "TensorCoreIntrinEmitterWithLadderTransform", "INT4TensorCoreIntrinEmitter",
+    _INSTRUCTIONS, "TensorCoreIntrinEmitterWithLadderTransform", "INT4TensorCoreIntrinEmitter",
     "INT4TensorCoreIntrinEmitterWithLadderTransform", "SparseTensorCoreIntrinEmitter", "WGMMATensorCoreIntrinEmitter",
     "WGSparseTensorCoreIntrinEmitter",
 )  # fmt: skip

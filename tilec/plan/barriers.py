@@ -246,7 +246,7 @@ class _Walk:
         return PSeq(tuple(out)), pending
 
     def statement(self, s: PStmt, pending: Pending, uniform: bool) -> tuple[list[PStmt], Pending]:
-        if not (uniform or self.team) and _is_shared_out(s):
+        if not (uniform or (self.team and not self.ordered)) and _is_shared_out(s):
             raise error(
                 "TL0502", "all threads of the block do a part of this statement, but only some of them take the branch",
                 getattr(s, "span", NOWHERE), help="move it out of the branch, or loop with T.serial, which each thread does by itself",

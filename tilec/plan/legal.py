@@ -32,6 +32,7 @@ from tilec.plan.plan import THREAD
 from tilec.plan.policies import policies
 from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.plan.scans import scan_layout
+from tilec.plan.shifts import unshifted
 from tilec.plan.snapshots import snapshots
 from tilec.targets import Target
 
@@ -110,7 +111,7 @@ def legalise(
     With `teams`, statements belong to the threads that come to them; `by_hand` lets these use the products of warp groups.
     """
     body, remarks = _viewed(body)
-    body = _expand(by_thread(snapshots(body)))
+    body = unshifted(_expand(by_thread(snapshots(body))))
     for _ in range(64):
         stage = _Stage(threads, target, ieee, teams)
         stage.counts, held = stage.crews(body)

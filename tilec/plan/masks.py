@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 
 from tilec.record import record
 from tilec.analysis.affine import coefficient
@@ -18,7 +19,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.ranges import is_exact
 from tilec.analysis.simplify import simplify
-from tilec.ir.expr import Compare, Const, Expr, Load, Logical, Select, Var
+from tilec.ir.expr import Binary, Compare, Const, Expr, Load, Logical, Select, Var
 from tilec.ir.tile import If, Let, Parallel, Seq, Stmt, Store
 from tilec.ir.visit import map_expr, map_stmt, stmt_exprs, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import static
@@ -61,9 +62,28 @@ def unmasked(s: Parallel, facts: Facts) -> Unmasked | None:
     if not tests or any(isinstance(t, Const) for t in tests):
         return None
     first, *rest = tests
+    if any(_exclusive(x, y, facts) for x, y in combinations(tests, 2)):
+        return None  # a window that is narrower than the tile never holds for all of it
     for t in rest:
         first = Logical("and", first, t)
     return Unmasked(first, _renewed(replace(s, body=_decided(s.body, choices))))
+
+
+def _exclusive(x: Expr, y: Expr, facts: Facts) -> bool:
+    """True when two comparisons cannot both hold: what they leave over adds up to less than nothing."""
+    a, b = _slack(x), _slack(y)
+    if a is None or b is None or a.dtype != b.dtype:
+        return False
+    return prove(Compare("lt", Binary("add", a, b, a.dtype), Const(0, a.dtype)), facts) is True
+
+
+def _slack(test: Expr) -> Expr | None:
+    """What is not negative where a comparison holds."""
+    if not isinstance(test, Compare) or test.op not in ("lt", "le", "gt", "ge"):
+        return None
+    low, high = (test.a, test.b) if test.op in ("lt", "le") else (test.b, test.a)
+    left = Binary("sub", high, low, low.dtype)
+    return left if test.op in ("le", "ge") else Binary("sub", left, Const(1, low.dtype), low.dtype)
 
 
 def _renewed(s: Parallel) -> Parallel:

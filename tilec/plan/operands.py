@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilec.ir.expr import Buffer, Const, Scope
+from tilec.ir.expr import Buffer, Const, Load, Scope
 from tilec.ir.tile import Alloc, Copy, Gemm, Region, Seq, Stmt
-from tilec.ir.visit import buffers_of, map_stmt, pointers, stmt_exprs, storage, walk_stmt
+from tilec.ir.visit import buffers_of, map_stmt, pointers, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.plan.pipelines import touched
 
 
@@ -29,7 +29,7 @@ def operands_in_place(body: Stmt) -> Stmt:
     def sequence(stmts: Sequence[Stmt]) -> list[Stmt]:
         out = list(stmts)
         for at, s in enumerate(stmts):
-            if isinstance(s, Copy) and _moves_whole_tile(s) and s.dst.buffer not in viewed:
+            if isinstance(s, Copy) and _fills_fragment(s) and s.dst.buffer not in viewed:
                 users = _users(stmts, at, s.dst.buffer)
                 if users and named[s.dst.buffer] == len(users) + 2 and not _changed(s.src.buffer, stmts[at + 1 : users[-1]]):
                     dropped.add(s.dst.buffer)
@@ -51,12 +51,14 @@ def operands_in_place(body: Stmt) -> Stmt:
     return declared(found) if dropped else body
 
 
-def _moves_whole_tile(s: Copy) -> bool:
-    """True for a copy of all of a shared tile to all of a fragment of the same shape and type."""
+def _fills_fragment(s: Copy) -> bool:
+    """True for a copy of a shared tile, or of a part of one at a place that no memory tells, to all of a fragment of the same type."""
     a, b = s.src.buffer, s.dst.buffer
+    outer, inner = s.src.extents[:-2], s.src.extents[-2:]
     return (
-        a.scope is Scope.SHARED and b.scope is Scope.FRAGMENT and a.dtype == b.dtype and a.shape == b.shape and len(a.shape) == 2
-        and b.view_of is None and _whole(s.src) and _whole(s.dst)
+        a.scope is Scope.SHARED and b.scope is Scope.FRAGMENT and a.dtype == b.dtype and len(b.shape) == 2 and inner == b.shape
+        and all(e == Const(1, e.dtype) for e in outer) and b.view_of is None and _whole(s.dst)
+        and not any(isinstance(x, Load) for e in s.src.starts for x in walk_expr(e))
     )  # fmt: skip
 
 

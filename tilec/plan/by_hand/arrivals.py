@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilec.analysis.teams import Teams, by_thread
+from tilec.analysis.teams import Teams
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Logical
 from tilec.ir.tile import Break, BulkCopy, Continue, If, Mbarrier, Seq, Stmt, While
 from tilec.ir.visit import map_stmt, storage, walk_expr, walk_stmt
-from tilec.plan.by_hand.checks import walk_takers
+from tilec.plan.by_hand.checks import by_thread, walk_takers
 from tilec.record import record
 
 MOST_ARRIVALS = (1 << 20) - 1

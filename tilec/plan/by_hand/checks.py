@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilec.analysis.teams import Teams, by_thread
+from tilec.analysis.teams import Teams
 from tilec.diagnostics import Label, Span, error
-from tilec.ir.expr import Buffer, Const, Scope
+from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, BulkCopy, Control, For, Gemm, If, Mbarrier, Parallel, Stmt, While
-from tilec.ir.visit import buffers_of, regions, stmt_children, storage, walk_stmt
+from tilec.ir.visit import buffers_of, regions, stmt_children, storage, walk_expr, walk_stmt
 
 
 def check_by_hand(launch: Launch) -> dict[int, frozenset[Buffer]]:
@@ -86,6 +86,16 @@ def walk_takers(s: Stmt, teams: Teams, takers: list[int] | None) -> list[tuple[S
     for c in stmt_children(s):
         out += walk_takers(c, teams, takers)
     return out
+
+
+def by_thread(e: Expr, teams: Teams) -> bool:
+    """True when an expression may differ between threads."""
+    for x in walk_expr(e):
+        if isinstance(x, Var) and (x.kind is VarKind.THREAD or (x in teams.lets and by_thread(teams.lets[x], teams))):
+            return True
+        if isinstance(x, Load) and x.buffer.scope in (Scope.LOCAL, Scope.VAR):
+            return True
+    return False
 
 
 def _check_barriers(body: Stmt, teams: Teams) -> None:
