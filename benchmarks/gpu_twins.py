@@ -224,6 +224,22 @@ def atomic_case(operation: str, dtype: str) -> Case:
     return Case(f"{entry}<{dtype}>", (entry, *helpers), body, random_words(100), 136)
 
 
+def chunk_add_case(dtype: str, count: int) -> Case:
+    """32 lanes that add chunks of `count` to two places of the output: sums of integers of -8 to 7, exact in any order."""
+    element = FLOATS[dtype]
+    make = {"half_t": "to_half", "bfloat16_t": "to_bfloat16"}.get(element, "static_cast<float>")
+    helpers = () if element == "float" else (make,)
+    body = f"""  {element}* const cells = reinterpret_cast<{element}*>(output);
+  for (int i = thread; i < {2 * count}; i += 32) cells[i] = {make}(static_cast<float>(i));
+  __syncthreads();
+  vec<{element}, {count}> v;
+  for (int e = 0; e < {count}; ++e) v.v[e] = {make}(static_cast<float>(input[thread * {count} + e] % 16) - 8.0f);
+  atomic_add_vec(cells + thread % 2 * {count}, v);"""
+    words = 2 * count * (4 if element == "float" else 2) // 4
+    needs = (f"atomic_add_vec_{dtype}", *helpers)
+    return Case(f"atomic_add_vec<{count}>({dtype})", needs, body, random_words(32 * count), words, capability=90)
+
+
 def cases() -> Iterable[Case]:
     """Every case."""
     for name, operand in (("mma_m16n8k16_f16_f32", "float16"), ("mma_m16n8k16_bf16_f32", "bfloat16"), ("mma_m16n8k8_tf32_f32", "float32")):
@@ -253,6 +269,9 @@ def cases() -> Iterable[Case]:
         bits = ("and", "or", "xor") if dtype in INTEGERS else ()
         for operation in ("add", "max", "min", *bits, "exch", "cas", "load", "store"):
             yield atomic_case(operation, dtype)
+    for dtype, counts in (("float32", (2, 4)), ("float16", (2, 4, 8)), ("bfloat16", (2, 4, 8))):
+        for count in counts:
+            yield chunk_add_case(dtype, count)
     yield from conversion_cases()
 
 

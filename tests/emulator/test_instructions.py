@@ -234,6 +234,15 @@ def test_atomics(operation: str, dtype: str) -> None:
     assert np.array_equal(got[36:], cells[4:36]), "the value before is returned"
 
 
+@pytest.mark.parametrize("dtype, count", [("float32", 2), ("float32", 4), ("float16", 8), ("bfloat16", 4)])
+def test_chunks_are_added(dtype: str, count: int) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    words = np.random.default_rng().integers(0, 2**32, 32 * count, dtype=np.uint32)
+    got = run(gpu_twins.chunk_add_case(dtype, count), words).view(kind).astype(np.int64)
+    v = ((words % 16).astype(np.int64) - 8).reshape(16, 2 * count)
+    assert np.array_equal(got, np.arange(2 * count) + v.sum(0))
+
+
 def test_atomic_max_of_floats_drops_nan() -> None:
     body = """  float* const cells = reinterpret_cast<float*>(output);
   cells[thread] = __uint_as_float(input[thread]);
