@@ -40,6 +40,12 @@ def grouped(A: T.Tensor((M, K), "float16"), B: T.Tensor((G, K, N), "float16"), f
         C[row + i, by * 32 + j] = acc[i, j]
 """
 
+WORK = TEXT.index("    T.clear(acc)")
+INSIDE = "".join(f"  {line}\n" for line in TEXT[WORK:].splitlines())
+GUARDED = TEXT[:WORK] + "    if rows > 0:\n" + INSIDE
+SIZED = TEXT[:WORK] + "    if size[by % 3] >= 0:\n" + INSIDE
+FOUND = TEXT[:WORK].replace("    row =", "    busy = size[group] > 0\n    row =") + "    if busy:\n" + INSIDE
+
 STAGED = TEXT.replace(
     "    row = bx", "    first_s = T.alloc_shared((4,), \"int32\")\n    T.copy(first[0:4], first_s)\n    row = bx"
 ).replace("first[group]", "first_s[group]")  # fmt: skip
@@ -64,11 +70,14 @@ def arguments(sizes: Sequence[int], n: int, k: int) -> dict[str, Any]:
 @needs_gxx
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("mode", MODES)
-def test_each_group_is_multiplied_by_its_own_matrix(arch: str, mode: str) -> None:
-    compiled = compile_text(TEXT, arch=arch)
+@pytest.mark.parametrize("text", [TEXT, GUARDED, SIZED, FOUND], ids=["plain", "rows left", "from memory", "a name for it"])
+def test_each_group_is_multiplied_by_its_own_matrix(text: str, arch: str, mode: str) -> None:
+    compiled = compile_text(text, arch=arch)
     assert takes_hopper(compiled) == (arch == "sm_90a")
-    sizes = [int(s) for s in np.random.default_rng().integers(1, 150, 3)]
+    sizes = [*(int(s) for s in np.random.default_rng().integers(1, 150, 2)), 0, 70]
     v = arguments(sizes, 40, 136)
+    v["BLOCKS"] += 2  # which find no rows
+    v["blocks"] = np.zeros(v["BLOCKS"], np.int32)
     got = run_emulated(compiled, v, mode)["C"]
     ends = np.cumsum([0, *sizes])
     for g in range(len(sizes)):

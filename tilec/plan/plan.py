@@ -316,9 +316,8 @@ class Stepped:
 class WarpSpecialized:
     """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `plan.hopper.gemm`).
 
-    The loop counts `var` from `start` to `stop` in steps of `step`; `setup` are scalars that its coordinates and the epilogue
-    use. Tiles are counted by `block_vars` in `grid`, and taken one after another. `zero` asks for an accumulator that is zeroed
-    first, where the loop may have no steps. The producer does `ahead` before it loads a tile, the consumers `epilogue` behind it.
+    The loop counts `var` from `start` to `stop` by `step`. Tiles are counted by `block_vars` in `grid`, taken one after another. `zero`
+    asks for an accumulator that is zeroed first. The producer does `ahead` before it loads a tile, the consumers `epilogue` behind it.
     """
 
     schedule: Schedule
@@ -337,6 +336,7 @@ class WarpSpecialized:
     ahead: PSeq
     epilogue: PSeq
     guard: Expr | None  # tiles for which it does not hold are passed over
+    early: bool  # the guard needs `ahead`, with which consumers begin, too
     spans: tuple[Span, Span, Span, Span]  # loop, copy of a, copy of b, gemm
 
 

@@ -136,9 +136,13 @@ class GemmWriter(Writer):
         even = prove(Compare("eq", Binary("mod", count, Const(2, count.dtype), count.dtype), Const(0, count.dtype)), facts)
         return "" if even else f"{self.spell.var(s.block_vars[axis])} < tiles_{'xy'[axis]}"
 
+    def guarded(self, s: WarpSpecialized, facts: Facts) -> str:
+        """Passes tiles over for which there is nothing to do."""
+        return "" if s.guard is None else f"if (!({self.spell.expr(s.guard, facts)})) continue;"
+
     def places(self, s: WarpSpecialized, used: str) -> str:
         """Declarations of the author's block indices from the number of a tile, as far as `used` mentions them."""
-        guard = "" if s.guard is None else f"if (!({self.spell.expr(s.guard, self.spell.variant.facts)})) continue;"
+        guard = "" if s.early else self.guarded(s, self.spell.variant.facts)
         used += f"{guard} {self.guard(s, self.spell.variant.facts)}"
         names = [self.spell.var(v) for v in s.block_vars]
         if len(names) == 1:
@@ -153,8 +157,13 @@ class GemmWriter(Writer):
     def producer(self, s: WarpSpecialized, used: str, facts: Facts) -> str:
         """What the producer finds out about a tile before it loads any of it: block indices, and the author's scalars that places need."""
         with self.spell.scope():
-            ahead = self.write(PSeq((*s.setup.body, *s.ahead.body)), facts, used) if s.ahead.body else ""
-        return "\n".join(t for t in (self.places(s, f"{used}\n{ahead}"), ahead) if t)
+            return self.found_out(s, used, facts)
+
+    def found_out(self, s: WarpSpecialized, used: str, facts: Facts) -> str:
+        """Block indices and the author's scalars that the text `used` behind them needs; and whether there is anything to do."""
+        guard = self.guarded(s, facts) if s.early else ""
+        ahead = self.write(PSeq((*s.setup.body, *s.ahead.body)), facts, f"{guard}\n{used}") if s.ahead.body else ""
+        return "\n".join(t for t in (self.places(s, f"{used}\n{ahead}"), ahead, guard) if t)
 
     def loads(self, s: WarpSpecialized, maps: Sequence[str], facts: Facts) -> str:
         """The loads of one step."""
@@ -186,8 +195,9 @@ class GemmWriter(Writer):
 
     def consumer(self, s: WarpSpecialized, facts: Facts) -> tuple[str, str]:
         """The epilogue with the author's scalars in front of it, and the block indices that a tile needs."""
-        epilogue = self.write(PSeq((*s.setup.body, *s.epilogue.body)), facts)
-        return epilogue, self.places(s, f"{epilogue}\n{self.spell.expr(s.start, facts)} {self.spell.expr(s.stop, facts)}")
+        epilogue = self.write(PSeq(s.epilogue.body if s.early else (*s.setup.body, *s.epilogue.body)), facts)
+        used = f"{epilogue}\n{self.spell.expr(s.start, facts)} {self.spell.expr(s.stop, facts)}"
+        return epilogue, self.found_out(s, used, facts) if s.early else self.places(s, used)
 
 
 _PAIR_ENTRIES = ("cluster_rank", "cluster_arrive", "cluster_wait", "mbarrier_arrive_at")

@@ -281,6 +281,7 @@ class _Builder:
         lowering = _Epilogue(setting, self)
         setup = lowering.sequence(found.lets, facts, True)
         ahead = lowering.sequence(found.ahead, facts, True)
+        lowering.note_loads(() if found.guard is None else (found.guard,), facts)
         lowered = lowering.sequence((legal.body,), facts, True)
         reads, writes = touched([legal.body])
         both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
@@ -352,7 +353,7 @@ class _Builder:
             epilogue = _draining(epilogue)
         body = WarpSpecialized(
             schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, *before,
-            epilogue, found.guard, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
+            epilogue, found.guard, found.early, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
         maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
         strain = self._strain({**fragments, found.acc: gemm.layout}, epilogue)

@@ -22,7 +22,8 @@ class Match:
     """The parts of such a kernel. `copies` fill a and b; `lets` are scalars bound in front of the loop, `resolved` what each
     stands for; `epilogue` is all that follows the loop or may be done then, with the allocations it needs. `ahead` are those
     scalar statements of it on which the places of the copies depend, as on the group that a tile belongs to: the producer does
-    them for itself. Blocks for which `guard` does not hold do nothing."""
+    them for itself. Blocks for which `guard` does not hold do nothing; where that takes `ahead` as well (`early`), consumers begin
+    with them, too, and the epilogue is without them."""
 
     loop: For
     gemm: Gemm
@@ -34,6 +35,7 @@ class Match:
     depth: int
     guard: Expr | None
     ahead: tuple[Stmt, ...] = ()
+    early: bool = False
 
     @property
     def acc(self) -> Buffer:
@@ -44,8 +46,6 @@ class Match:
 def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str:
     """The parts of a launch, or in words why it is none of these kernels."""
     body, guard = _guarded(flat(launch.body))
-    if guard is not None and any(isinstance(e, Load) for e in walk_expr(guard)):
-        return "whether a block has work to do is read from memory"
     placed = loop_with_products(body, 1)
     if placed is None:
         return "there is no loop around a gemm"
@@ -61,9 +61,13 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     gemm = gemms[0]
     copies = {storage(c.dst.buffer): c for c in parts.producers}
     lets, moved, reason = _before(body[:at], gemm)
-    ahead = () if reason else _ahead(body[:at], moved, loop, gemm, parts.producers, written)
+    needed = [e for c in parts.producers for e in stmt_exprs(c)] + ([] if guard is None else [guard])
+    ahead = () if reason else _ahead(body[:at], moved, loop, gemm, needed, written)
     if reason or isinstance(ahead, str):
         return reason or str(ahead)
+    early = guard is not None and not _made(ahead).isdisjoint(_needs((guard,)))
+    if early:
+        moved = tuple(s for s in moved if s not in ahead)
     if not _zeroed(body[:at], gemm, loop):
         return "its accumulator does not start at zero"
     entry = KINDS.get((gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.c.buffer.dtype))
@@ -74,19 +78,20 @@ def match(launch: Launch, written: frozenset[Buffer], ieee: bool) -> Match | str
     if reason:
         return reason
     allocs = tuple(s for s in body[:at] if isinstance(s, Alloc) and s.buffer not in copies and s.buffer is not gemm.c.buffer)
+    allocs = tuple(s for s in allocs if not early or s not in ahead)
     resolved = resolved_lets(lets)
     both = copies[storage(gemm.a.buffer)], copies[storage(gemm.b.buffer)]
     if guard is not None:
         guard = substitute(guard, resolved)
-    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry, guard, ahead)
+    return Match(loop, gemm, both, lets, resolved, (*allocs, *after), *entry, guard, ahead, early)
 
 
 def _guarded(body: list[Stmt]) -> tuple[list[Stmt], Expr | None]:
-    """The statements of a launch, those inside a branch around all of its work opened, and the condition of that branch."""
-    work = [s for s in body if not isinstance(s, Alloc | Let)]
-    match work:
-        case [If(cond, then, Seq(()))] if work[0] is body[-1]:
-            return [*body[:-1], *flat(then)], cond
+    """The statements of a launch, those inside a branch around all of its work but for scalars opened, and the condition of that
+    branch."""
+    match body:
+        case [*front, If(cond, then, Seq(()))] if all(isinstance(s, Alloc | Let) or _scalars(s, frozenset()) for s in front):
+            return [*front, *flat(then)], cond
         case _:
             return body, None
 
@@ -116,23 +121,31 @@ def _before(stmts: list[Stmt], gemm: Gemm) -> tuple[tuple[Let, ...], tuple[Stmt,
 
 
 def _ahead(
-    stmts: list[Stmt], moved: tuple[Stmt, ...], loop: For, gemm: Gemm, copies: tuple[Copy, ...], written: frozenset[Buffer]
+    stmts: list[Stmt], moved: tuple[Stmt, ...], loop: For, gemm: Gemm, needed: Iterable[Expr], written: frozenset[Buffer]
 ) -> tuple[Stmt, ...] | str:
-    """Those of the statements `moved` behind the loop, and the allocations in front of it, without which nobody knows where the
-    copies are; or why a producer cannot do them, or the loop itself needs them."""
-    known: set[Var | Buffer] = {x.var for s in moved for x in walk_stmt(s) if isinstance(x, Let)} | touched(moved)[1]
+    """Those of the statements `moved` behind the loop, and the allocations in front of it, without which nobody knows what is `needed`
+    to load a tile; or why a producer cannot do them, or the loop itself needs them."""
+    known = _made(moved)
     if known & _needs((loop.start, loop.stop, *stmt_exprs(gemm))):
         return "its loop uses a value that is read from memory"
-    wanted = known & _needs(e for c in copies for e in stmt_exprs(c))
+    reads = _needs(needed)
+    if any(isinstance(b, Buffer) and b.scope is Scope.GLOBAL and b in written for b in reads):
+        return "where its operands lie is read from memory that it writes"
+    wanted = known & reads
     out: list[Stmt] = []
     for s in reversed(moved):
-        made = {x.var for x in walk_stmt(s) if isinstance(x, Let)} | touched([s])[1]
-        if made & wanted:
+        if _made((s,)) & wanted:
             if not _scalars(s, written):
                 return f"line {s.span.line} finds the place of an operand by more than scalars"
             wanted |= _needs(e for x in walk_stmt(s) for e in stmt_exprs(x))
             out.insert(0, s)
     return (*(s for s in stmts if isinstance(s, Alloc) and s.buffer in wanted), *out)
+
+
+def _made(stmts: Iterable[Stmt]) -> set[Var | Buffer]:
+    """The names that statements bind and the buffers that they write."""
+    every = list(stmts)
+    return {x.var for s in every for x in walk_stmt(s) if isinstance(x, Let)} | touched(every)[1]
 
 
 def _needs(exprs: Iterable[Expr]) -> set[Var | Buffer]:
