@@ -32,7 +32,7 @@ from tilec.emit.scans import scan_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
 from tilec.emit.unused import without_unused
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import BLOCK_CALLS, Binary, Call, Const, Expr, Scope
+from tilec.ir.expr import BLOCK_CALLS, Binary, Buffer, Call, Const, Expr, Scope
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
 from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
@@ -155,9 +155,9 @@ class BodyWriter:
             case PGemm():
                 return self.gemm(s, facts)
             case PReduce():
-                return reduce_text(self.spell, s, facts, self.threads, self.meet())
+                return reduce_text(self.spell, s, facts, self.threads, self.meet_for(s.scratch))
             case PScan():
-                return scan_text(self.spell, s, facts, self.threads, self.meet())
+                return scan_text(self.spell, s, facts, self.threads, self.meet_for(s.scratch))
             case PBarrier():
                 return self.barrier(s, facts)
             case PBarriers():
@@ -199,6 +199,10 @@ class BodyWriter:
         text = self.sequence(body, facts)
         self.team, self.threads = outer, threads
         return team_text(text, team, self.number, 0 if outer is None else outer.team.first)
+
+    def meet_for(self, scratch: Buffer | None) -> str:
+        """The barrier of a statement that needs one only where it has scratch memory."""
+        return "" if scratch is None else self.meet()
 
     def meet(self) -> str:
         """A barrier of all threads that are here."""
