@@ -13,8 +13,9 @@ import libcst as cst
 from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Span, error, note
 from tilec.frontend.machine import Machine
+from tilec.frontend.names import assigned
 from tilec.frontend.syntax import inner_kernels, style, walk
-from tilec.frontend.values import Fatal, Frame, Function, KernelValue, Module, Partial, Poison
+from tilec.frontend.values import Fatal, Frame, Function, Instance, KernelValue, Module, Partial, Poison
 from tilec.language.values import Marker
 
 
@@ -51,12 +52,55 @@ def discover(m: Machine, module: Module) -> list[Candidate]:
                     makers.add(name.value)
                 elif any(isinstance(n, cst.Name) and n.value in makers for n in walk(node.body)):
                     makers.add(name.value)
-            case cst.Assign(value=cst.Call() as call) | cst.AnnAssign(value=cst.Call() as call):
-                found.extend(_bound(m, module, k, node, (call,), makers))
-            case cst.Assign(value=cst.Tuple(elements=elements)):
-                calls = tuple(e.value for e in elements if isinstance(e.value, cst.Call))
-                found.extend(_bound(m, module, k, node, calls, makers))
+            case cst.ClassDef(name=name):
+                if _mentions(node.body, makers):
+                    makers.add(name.value)
+            case cst.Assign() | cst.AnnAssign():
+                bound = list(_bound(m, module, k, node, _calls(node), makers))
+                found.extend(bound or _held(m, module, k, found, makers))
+            case cst.If() | cst.Try():
+                found.extend(_held(m, module, k, found, makers))
     return found
+
+
+def _calls(node: cst.Assign | cst.AnnAssign) -> tuple[cst.Call, ...]:
+    """The call, or the calls of a tuple, that an assignment binds."""
+    elements = node.value.elements if isinstance(node.value, cst.Tuple) else ()
+    return tuple(v for v in (node.value, *(e.value for e in elements)) if isinstance(v, cst.Call))
+
+
+def _mentions(node: cst.CSTNode, makers: set[str]) -> bool:
+    """True for code that defines a kernel, or has a name that makes some."""
+    return any(n.value in makers or n.value == "prim_func" for n in walk(node) if isinstance(n, cst.Name))
+
+
+def _held(m: Machine, module: Module, k: int, found: list[Candidate], makers: set[str]) -> list[Candidate]:
+    """Kernels that a statement binds in other ways: `k = KERNELS[64]`, `k = Gemm(64).kernel()`, or inside an `if`.
+
+    What cannot be evaluated is none; values that may hold kernels become `makers`.
+    """
+    node = module.statements[k]
+    made: list[Candidate] = []
+    if not _mentions(node, makers):
+        return []
+    for name in sorted(assigned(node)):
+        if module.bindings[name][-1] != k:
+            continue
+        try:
+            value = m.module_name(module, name, None)
+        except (CompileError, KeyError):
+            continue
+        known = any(c.value is value for c in (*found, *made))
+        if not known and (isinstance(value, KernelValue) or (isinstance(value, Function) and _is_maker(value))):
+            place = next((n for n in walk(node) if isinstance(n, cst.Name) and n.value == name), node)
+            made.append(Candidate(name, value, module.source.span(place)))
+        if isinstance(value, (list, tuple, dict, Instance, Partial, Function, KernelValue)):
+            makers.add(name)
+    return made
+
+
+def _is_maker(function: Function) -> bool:
+    return function.kind == "jit" or (function.kind == "plain" and bool(inner_kernels(function.node)))
 
 
 def _function(m: Machine, module: Module, node: cst.FunctionDef) -> Candidate | None:
@@ -74,7 +118,7 @@ def _function(m: Machine, module: Module, node: cst.FunctionDef) -> Candidate | 
         return None
     if isinstance(value, KernelValue):
         return Candidate(name, value, span)
-    if isinstance(value, Function) and (value.kind == "jit" or (value.kind == "plain" and inner_kernels(node))):
+    if isinstance(value, Function) and _is_maker(value):
         return Candidate(name, value, span)
     return None
 
@@ -92,7 +136,7 @@ def _bound(
     """Kernels that a module-level assignment binds: `k128 = make(128)`, `k = tilelang.compile(make(128))`."""
     targets = [node.target] if isinstance(node, cst.AnnAssign) else [t.target for t in node.targets]
     names = [n for t in targets for n in walk(t) if isinstance(n, cst.Name)]
-    if not any(_makes_kernel(m, module, k, call, makers) for call in calls):
+    if not calls or not any(_makes_kernel(m, module, k, call, makers) for call in calls):
         return
     for name in names:
         if module.bindings.get(name.value, (k,))[-1] != k:

@@ -64,10 +64,9 @@ class _Effect:
     passed: tuple[tuple[str, int | str, str], ...] = ()
     binds: frozenset[str] = frozenset()
 
-    def takes(self, place: int | str) -> bool:
-        """Whether the argument at a position, or of a name, is changed."""
-        name = place if isinstance(place, str) else self.parameters[place] if place < len(self.parameters) else ""
-        return name in self.given
+    def parameter(self, place: int | str) -> str:
+        """The parameter that takes the argument at a position, or of a name; empty for none."""
+        return place if isinstance(place, str) else self.parameters[place] if place < len(self.parameters) else ""
 
 
 class Effects:
@@ -76,15 +75,23 @@ class Effects:
     def __init__(self, statements: Sequence[cst.CSTNode]) -> None:
         """Looks at all functions and classes among the statements."""
         made = {s.name.value: s for s in statements if isinstance(s, (cst.FunctionDef, cst.ClassDef))}
-        found = {name: _own(name, node) for name, node in made.items()}
+        self._own: Mapping[str, _Effect] = {name: _own(name, node) for name, node in made.items()}
+        self._known: dict[str, _Effect] = {}
         self._methods = _changing_methods(made)
         self._made = {n for s in statements if isinstance(s, (cst.Assign, cst.AnnAssign)) for n in assigned(s)} - made.keys()
-        for _ in range(len(found) + 1):
-            wider = {name: _wider(e, found) for name, e in found.items()}
-            if wider == found:
-                break
-            found = wider
-        self._found: Mapping[str, _Effect] = found
+
+    def _found(self, name: str) -> _Effect | None:
+        """What calling a function does, with all that it may call in turn; None for other names."""
+        if name not in self._own:
+            return None
+        if name not in self._known:
+            reached, open_ends = {name}, [name]
+            while open_ends:
+                more = {n for n in self._own[open_ends.pop()].reads if n in self._own} - reached
+                reached |= more
+                open_ends.extend(more)
+            self._known[name] = _joined(self._own, name, reached)
+        return self._known[name]
 
     def changed(self, node: cst.CSTNode) -> frozenset[str]:
         """Names whose objects a statement of the module changes, or that functions which it calls bind."""
@@ -96,13 +103,13 @@ class Effects:
             names = set(mutated(node))
         for part in parts:
             names.update(*(self._by_call(n) for n in walk(part, into_functions=False) if isinstance(n, cst.Call)))
-            if part is not node and isinstance(part, cst.Name) and part.value in self._found:  # a bare decorator is called, too
-                names |= self._found[part.value].changes
+            if part is not node and isinstance(part, cst.Name) and (effect := self._found(part.value)) is not None:
+                names |= effect.changes  # a bare decorator is called, too
         return frozenset(names - {""})
 
     def bound(self, node: cst.CSTNode) -> frozenset[str]:
         """Names that functions which a statement calls declare global, and bind."""
-        called = (self._found.get(n.value) for n in walk(node, into_functions=False) if isinstance(n, cst.Name))
+        called = (self._found(n.value) for n in walk(node, into_functions=False) if isinstance(n, cst.Name))
         return frozenset(n for effect in called if effect is not None for n in effect.binds)
 
     def _by_call(self, node: cst.Call) -> Iterator[str]:
@@ -110,28 +117,36 @@ class Effects:
             yield root(node.func.value)
         if isinstance(node.func, cst.Name) and node.func.value in self._made:  # what a function has made may keep something
             yield node.func.value
-        effect = self._found.get(root(node.func))
+        effect = self._found(root(node.func))
         if effect is None:
             return
         yield from effect.changes
         for place, value in _arguments(node):
-            if effect.takes(place):
+            if effect.parameter(place) in effect.given:
                 yield from (root(n) for n in _parts(value))
 
     def read(self, node: cst.CSTNode) -> frozenset[str]:
         """Names that a statement mentions, itself or in functions that it names."""
         names = {n.value for n in walk(node, into_functions=False) if isinstance(n, cst.Name)}
-        return frozenset(names.union(*(self._found[n].reads for n in names if n in self._found)))
+        return frozenset(names.union(*(e.reads for n in names if (e := self._found(n)) is not None)))
 
 
-def _wider(effect: _Effect, found: Mapping[str, _Effect]) -> _Effect:
-    """The effect with those of the functions that it mentions."""
-    called = [found[n] for n in effect.reads if n in found]
-    changes = effect.changes.union(*(c.changes for c in called))
-    reads = effect.reads.union(*(c.reads for c in called))
-    given = effect.given | {own for name, place, own in effect.passed if name in found and found[name].takes(place)}
-    binds = effect.binds.union(*(c.binds for c in called))
-    return _Effect(changes, given, reads, effect.parameters, effect.passed, binds)
+def _joined(own: Mapping[str, _Effect], name: str, reached: set[str]) -> _Effect:
+    """The effect of a function with those of the functions that it reaches."""
+    given = {n: own[n].given for n in reached}
+    grown = any(given.values())
+    while grown:  # a parameter is changed, too, where another function that it is handed to changes it
+        grown = False
+        for n in reached:
+            more = {mine for f, place, mine in own[n].passed if f in reached and own[f].parameter(place) in given[f]} - given[n]
+            if more:
+                given[n] |= more
+                grown = True
+    parts = [own[n] for n in reached]
+    return _Effect(
+        frozenset().union(*(e.changes for e in parts)), given[name], frozenset().union(*(e.reads for e in parts)),
+        own[name].parameters, (), frozenset().union(*(e.binds for e in parts)),
+    )  # fmt: skip
 
 
 def _arguments(node: cst.Call) -> Iterator[tuple[int | str, cst.BaseExpression]]:

@@ -9,7 +9,8 @@ or under `-I`, which are read the same way. Everything else is poison.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import libcst as cst
@@ -51,8 +52,18 @@ def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
     changes = {k: names.union(*(groups.get(n, ()) for n in names)) for k, names in sorted({**grown, **touched}.items())}
     rebound = {k: effects.bound(statements[k]) for k in touched}
     reads = {k: effects.read(node) for k, node in enumerate(statements)} if changes else {}
-    sites = {n: tuple(ks) for n, ks in bindings.items()}
-    return Module(name, path, source, tuple(statements), sites, tuple(stars), changes, touched, rebound, reads, package)
+    bound_at = {n: tuple(ks) for n, ks in bindings.items()}
+    sites = _sites(bound_at, stars, changes)
+    return Module(name, path, source, tuple(statements), bound_at, sites, tuple(stars), changes, touched, rebound, reads, package)
+
+
+def _sites(bound: Mapping[str, tuple[int, ...]], stars: list[int], changes: Mapping[int, frozenset[str]]) -> dict[str, tuple[int, ...]]:
+    """By name, the statements that bind it or may change its object, in order."""
+    found = {n: {*ks, *stars} for n, ks in bound.items()}
+    for k, names in changes.items():
+        for n in names:
+            found.setdefault(n, set(stars)).add(k)
+    return {n: tuple(sorted(ks)) for n, ks in found.items()}
 
 
 def _augmented(statements: list[cst.CSTNode]) -> Iterator[tuple[int, cst.Name]]:
@@ -71,23 +82,20 @@ def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Val
             return module_name(m, module, name, module.active[-1][0])
         except KeyError:
             pass
-    end = len(module.statements) if limit is None else limit
+    sites = module.sites.get(name, module.stars)
+    sites = sites if limit is None else sites[: bisect_left(sites, limit)]
+    if sites and name in module.done.get(sites[-1], ()):
+        return module.done[sites[-1]][name]
     found: Value = _UNBOUND
-    for k in _sites(module, name):
-        if k < end:
-            if k in module.changes and k not in module.done:
-                _readers_before(m, module, k)
-            found = _statement(m, module, k).get(name, found)
+    for k in sites:
+        if k in module.changes and k not in module.done:
+            _readers_before(m, module, k)
+        found = _statement(m, module, k).get(name, found)
     if found is _UNBOUND:
         if name == "__name__":
             return module.name
         raise KeyError(name)
     return found
-
-
-def _sites(module: Module, name: str) -> list[int]:
-    """The statements that bind a name or may change its object, in order."""
-    return sorted({*module.bindings.get(name, ()), *module.stars, *(k for k, names in module.changes.items() if name in names)})
 
 
 def _readers_before(m: Machine, module: Module, k: int) -> None:

@@ -59,6 +59,7 @@ class Module:
     source: Source
     statements: tuple[cst.CSTNode, ...]
     bindings: Mapping[str, tuple[int, ...]]
+    sites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by name, the statements that bind it or may change its object
     stars: tuple[int, ...] = ()  # statements `from x import *`
     changes: Mapping[int, frozenset[str]] = field(default_factory=dict)
     touched: Mapping[int, frozenset[str]] = field(default_factory=dict)
