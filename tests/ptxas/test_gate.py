@@ -68,6 +68,21 @@ def test_attention_beyond_the_registers_of_hoppers_own(tmp_path: Path, monkeypat
 
 
 @needs_nvcc
+def test_heads_of_256_on_older_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    text = Attention(dim=256, seq=4096).source()  # its mask takes what the plain one leaves
+    compiled = compile_text(text, arch="sm_80")
+    assert bodies(compiled)["attention"].rung and not codes(compiled)
+    clean(compiled.cu, "sm_80")
+
+
+def test_three_warp_groups_are_not_vouched_for_as_two_are() -> None:
+    three = Gemm(bm=192, bn=192, bk=32, trans_b=True, epilogue="bias").compiled(ptxas="never")
+    two = Gemm(bm=128, bn=192, bk=32, trans_b=True, epilogue="bias").compiled(ptxas="never")
+    assert bodies(three)["gemm"].rung and not bodies(two)["gemm"].rung
+
+
+@needs_nvcc
 def test_both_architectures_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
     hopper = lookup("sm_90a")

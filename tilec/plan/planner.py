@@ -63,6 +63,9 @@ SLIGHT = 24
 PARTS = (2, 3, 4)
 """Into how many a block may be cut."""
 
+WHOLE_GROUPS = ((2, 64), (3, 64))
+"""Into how many, and what the size of a part is a multiple of, so that warp groups multiply it."""
+
 GENERAL_THREADS = (256, 512)
 """Threads to try for the body behind Hopper's own, where the author's are too few to hold its tiles in registers."""
 
@@ -193,10 +196,12 @@ def _in_parts(room: _Room, symbol: str) -> Launch | None:
 
 
 def _cut(room: _Room, parts: int) -> Launch | None:
-    """The launch in blocks of a part, where nothing in the source can tell."""
+    """The launch in blocks of a part, where nothing in the source can tell; of whole warp groups where Hopper's own may take them."""
     if room.options.opt_level < 2 or room.hand is not None:
         return None
-    return cut_blocks(room.whole or room.launch, parts)
+    ways = (*(WHOLE_GROUPS if parts == 2 and room.target.has_wgmma else ()), (parts, 16))
+    found = (cut_blocks(room.whole or room.launch, n, unit) for n, unit in ways)
+    return next((x for x in found if x is not None), None)
 
 
 def _room(
