@@ -9,7 +9,7 @@ import pytest
 from tests.compiling import compile_text
 from tests.hopper.attention import Attention
 from tests.hopper.kernels import Gemm
-from tests.ptxas.kit import bodies, codes
+from tests.ptxas.kit import at, bodies, codes
 from tests.toolchain import needs_nvcc
 from tilec import ptxas
 from tilec.targets import lookup
@@ -80,6 +80,13 @@ def test_three_warp_groups_are_not_vouched_for_as_two_are() -> None:
     three = Gemm(bm=192, bn=192, bk=32, trans_b=True, epilogue="bias").compiled(ptxas="never")
     two = Gemm(bm=128, bn=192, bk=32, trans_b=True, epilogue="bias").compiled(ptxas="never")
     assert bodies(three)["gemm"].rung and not bodies(two)["gemm"].rung
+
+
+@pytest.mark.parametrize("threads", [256, 384])
+def test_more_threads_leave_less_beside_their_tiles(threads: int) -> None:
+    text = Gemm(bm=256, bn=192, acc="float16", epilogue="direct").source().replace("threads=256", f"threads={threads}")
+    first = at(text, {}, "sm_80")
+    assert (bodies(first)["gemm"].strain > 0) is (threads > 256)
 
 
 @needs_nvcc

@@ -142,7 +142,8 @@ class Vouched:
     `plain`, `half`, `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products,
     products of 16 bits, others; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for
     all whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they
-    read any; `loose`: where elements are copied one by one and all loads may be in flight.
+    read any; `loose`: where elements are copied one by one and all loads may be in flight; `crowd`: what goes off each share
+    with more than `most_threads`, whose registers are so few that addresses tell.
     """
 
     stores: int = 192
@@ -163,6 +164,8 @@ class Vouched:
     tensors: int = 1
     reading: int = 90
     loose: int = 60
+    crowd: int = 20
+    most_threads: int = 256
 
 
 VOUCHED = Vouched()
@@ -235,6 +238,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
     share = share if len(x.products) == 1 else min(share, VOUCHED.several)
     share = min(share, VOUCHED.reading) if x.tensors and not rung.short else share
     share = min(share, VOUCHED.loose) if x.loose else share
+    share -= VOUCHED.crowd if x.threads > VOUCHED.most_threads else 0
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
     return max(1, strain) if moved and not rung.short else strain
