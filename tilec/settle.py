@@ -151,11 +151,11 @@ def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], agai
         if isinstance(found, ptxas.Silence):
             break
         answer = found
-    _, best, bodies = min(tried, key=lambda t: t[0])
+    cost, best, bodies = min(tried, key=lambda t: t[0])
     if best is not first:
         rungs = [[ladder, symbol, n] for (ladder, symbol), n in best.choice.items()]
         told = [[*key, *words] for key, words in search.told.items()]
-        ptxas.keep(_walk_entry(first, archs, answer.version), {"choice": rungs, "told": told})
+        ptxas.keep(_walk_entry(first, archs, answer.version), {"choice": rungs, "told": told, "cost": cost})
     return _finished(best, bodies, search.told, answer.version)
 
 
@@ -220,11 +220,13 @@ def _recalled(first: Attempt, archs: Sequence[str], version: str, again: Again) 
     try:
         choice = {(str(ladder), str(symbol)): int(n) for ladder, symbol, n in (known or {})["choice"]}
         told = {(str(t[0]), str(t[1])): [str(x) for x in t[2:]] for t in (known or {})["told"]}
-        found = again(choice)
+        found, cost = again(choice), int((known or {})["cost"])
     except (KeyError, TypeError, ValueError, IndexError):
         return None
     answer = _ask(found, archs)
-    return None if isinstance(answer, ptxas.Silence) else _finished(found, answer.bodies, told, version)
+    if isinstance(answer, ptxas.Silence) or sum(answer.bodies[v.symbol].cost for v in _bodies(found.plans)) > cost:
+        return None  # another planner's outcome, under the same name
+    return _finished(found, answer.bodies, told, version)
 
 
 # ---- without

@@ -141,6 +141,16 @@ def test_broken_entries_are_asked_again(damage: str, tmp_path: Path, monkeypatch
     assert all(json.loads(e.read_text()) for e in (tmp_path / "cache" / "ptxas").glob("*.json"))
 
 
+def test_an_outcome_that_is_worse_than_it_was_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
+    first = compile_text(TIGHT)
+    for entry in (tmp_path / "cache" / "ptxas").iterdir():
+        known = json.loads(entry.read_text())
+        if "choice" in known:
+            entry.write_text(json.dumps({**known, "choice": [[ladder, symbol, 3] for ladder, symbol, _ in known["choice"]]}))
+    assert compile_text(TIGHT).cu == first.cu
+
+
 def test_another_nvcc_is_asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
     compile_text(TIGHT)
