@@ -129,6 +129,9 @@ __device__ __forceinline__ void wgmma_wait(TILEC_SITE) {
 #define TILEC_WGMMA(n, depth, type, kind)                                                                                            \
   inline void wgmma_m64n##n##k##depth##_##kind(type* d, unsigned long long a, unsigned long long b, bool accumulate, TILEC_SITE) {     \
     tilec_wgmma(tilec_wgmma_##kind, n, d, a, b, accumulate, false, false, tilec_line);                                             \
+  }                                                                                                                                 \
+  inline void wgmma_m64n##n##k##depth##_##kind##_held(type* d, const unsigned* a, unsigned long long b, bool accumulate, TILEC_SITE) { \
+    tilec_wgmma_held(tilec_wgmma_##kind, n, d, a, b, accumulate, false, tilec_line);                                               \
   }
 #define TILEC_WGMMA_N(n)                  \
   TILEC_WGMMA_16(n, float, f16_f32)       \

@@ -97,8 +97,9 @@ class Gemm:
 
 
 def takes_hopper(compiled: Compiled) -> bool:
-    """Whether the first body of the kernel goes through tensor maps."""
-    return bool(compiled.plans[0].launches[0].variants[0].tensor_maps)
+    """Whether the first body of the kernel is one of Hopper's own, with persistent blocks and tensor maps."""
+    first = compiled.plans[0].launches[0].variants[0]
+    return bool(first.tensor_maps) and not first.hopper
 
 
 def operands(g: Gemm, size: tuple[int, int, int], rng: np.random.Generator) -> dict[str, Array]:

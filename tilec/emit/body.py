@@ -6,7 +6,7 @@ index expressions that go into them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -15,10 +15,11 @@ from tilec.analysis.ranges import passes_end
 from tilec.diagnostics import Span
 from tilec.emit.advance import advancing
 from tilec.emit.by_hand import (
-    barriers_text, bulk_copy_text, control_text, mbarrier_text, product_text, send_text, team_condition, team_text,
+    barriers_text, bulk_copy_text, control_text, fetch_text, mbarrier_text, send_text, team_condition, team_text,
 )  # fmt: skip
 from tilec.emit.cliteral import ctype
 from tilec.emit.gemm import gemm_text
+from tilec.emit.group_products import product_text, products_text
 from tilec.emit.gemm_sparse import sparse_text
 from tilec.emit.hopper.statements import bulk_add_text, bulk_store_text, join_text, pack_text, scaled_text
 from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
@@ -37,7 +38,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.ir.visit import storage, walk_expr
 from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
-from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import (
     AsyncCopy,
@@ -52,6 +53,7 @@ from tilec.plan.plan import (
     PBarrier,
     PFor,
     PGemm,
+    PGemms,
     PIf,
     Pipeline,
     PReduce,
@@ -154,6 +156,10 @@ class BodyWriter:
                 return render("parallel/fill.cu.jinja", var=var, count=count, name=name, value=text)
             case PGemm():
                 return self.gemm(s, facts)
+            case PGemms(products, meanwhile):
+                clears = [self.clear(g, facts) for g in products]
+                late = "\n".join(self.statement(x, facts) for x in meanwhile)
+                return products_text(self.spell, products, facts, clears, self.group(products[0]), self.comment, late)
             case PReduce():
                 return reduce_text(self.spell, s, facts, self.threads, self.meet_for(s.scratch))
             case PScan():
@@ -166,6 +172,8 @@ class BodyWriter:
                 return mbarrier_text(self.spell, s, facts)
             case PBulkCopy():
                 return bulk_copy_text(self.spell, s, self.maps, facts)
+            case PBulkFetch():
+                return fetch_text(self.spell, s, self.maps, facts, self.comment)
             case PSend():
                 return send_text(self.spell, s, facts)
             case PControl():
@@ -366,12 +374,16 @@ class BodyWriter:
         """A matrix product in place."""
         clear = self.clear(s, facts)
         if s.plan.kind == "wgmma":
-            return product_text(self.spell, s, facts, clear)
+            return product_text(self.spell, s, facts, clear, self.group(s))
         a, b = self.operand(s.a, facts), self.operand(s.b, facts)
         if s.marks is not None:
             marks = self.operand(s.marks, facts)
             return sparse_text(render, self.spell.need, s.plan, (a, b, marks), self.spell.buffer(s.c.buffer), clear)
         return gemm_text(render, self.spell.need, s.plan, a, b, self.spell.buffer(s.c.buffer), clear, s.rolled)
+
+    def group(self, s: PGemm) -> str:
+        """The number of the warp group of a thread, as products spell it."""
+        return "warp_group" if s.in_place and self.number == "threadIdx.x" else "thread / 128"
 
     def clear(self, s: PGemm, facts: Facts) -> str:
         """When the accumulator starts from zero, as the product's writer wants to hear it."""
@@ -391,9 +403,9 @@ class BodyWriter:
             setup: list[str] = []
             running = facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))
             producers = tuple(self.producer(x, s, running, setup) for x in s.producers.body)
-            late = tuple(n for x in s.consumers.body if isinstance(x, Fetch) for n in x.producers)
-            kind, lead = ctype(s.var.dtype), "\n".join(setup)
-            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", lead, late, kind)
+            late = tuple(n for x in _fetches(s.consumers) for n in x.producers)
+            kind, lead, full = ctype(s.var.dtype), "\n".join(setup), "" if s.full is None else spell.buffer(s.full)
+            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", lead, late, kind, s.fenced, full)
             around, self._late = self._late, late_text(render, text) if late else ""
             product = _only_gemm(s.consumers) if s.prefetch_registers else None
             if product is None:
@@ -452,6 +464,15 @@ def _only_gemm(body: PSeq) -> PGemm:
     raise AssertionError("a prefetching pipeline has one product")
 
 
+def _fetches(consumers: PSeq) -> Iterator[Fetch]:
+    """Where the consumers of a pipeline copy for a later step."""
+    for s in consumers.body:
+        if isinstance(s, Fetch):
+            yield s
+        for x in s.body.body if isinstance(s, Stepped) else ():
+            yield from (m for m in x.meanwhile if isinstance(m, Fetch)) if isinstance(x, PGemms) else ()
+
+
 def _only_copy(s: PStmt) -> AsyncCopy | None:
     """The asynchronous copy that is all of a producer, if one is."""
     match s:
@@ -472,6 +493,10 @@ def _filled(s: PStmt) -> str:
             return _filled(parts[0])
         case AsyncCopy():
             return s.dst.name
+        case PBulkFetch(copies) if len(copies) == 1:
+            return copies[0].tile.name
+        case PBulkFetch():
+            return "tiles"
         case PScalar(Store(buffer)):
             return buffer.name
         case _:

@@ -5,24 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Callable, Mapping
 
 from tilec.analysis.facts import Facts
-from tilec.emit.gemm_operands import joined, lines
+from tilec.diagnostics import Span
+from tilec.emit.gemm_operands import joined
+from tilec.emit.group_products import settle_text
 from tilec.emit.memory import Spelling
 from tilec.emit.render import render
 from tilec.emit.unused import mentions
-from tilec.ir.dtypes import FLOAT16, FLOAT32, INT32
-from tilec.ir.expr import Binary, Buffer, Const, Expr
-from tilec.ir.tile import Region
-from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.by_hand.tiles import span_of
-from tilec.plan.by_hand.products import row_of
-from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.ir.expr import Buffer, Expr
+from tilec.ir.visit import storage
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
-from tilec.plan.plan import PGemm
-from tilec.record import record
 
 _CONTROLS = {
     "products_fence": "wgmma_fence();", "products_commit": "wgmma_commit();", "products_wait": "wgmma_wait<{}>();",
@@ -102,6 +97,23 @@ def bulk_copy_text(spell: Spelling, s: PBulkCopy, maps: Mapping[TensorMap, str],
     return render("parallel/if.cu.jinja", cond="thread == 0", then="\n".join([*calls, *loads]), orelse="")
 
 
+def fetch_text(
+    spell: Spelling, s: PBulkFetch, maps: Mapping[TensorMap, str], facts: Facts, comment: Callable[[Span], str]
+) -> str:
+    """Tiles of a later step of a pipeline, queued by the first thread. The barriers have one element a version of the tiles."""
+    spell.need("mbarrier_expect")
+    slot = joined(spell.buffer(s.full), spell.stages[storage(s.copies[0].tile)])
+    calls = [f"mbarrier_expect({slot}, {s.bytes});"]
+    for n, c in enumerate(s.copies):
+        function = f"tma_load_{len(c.map.box)}d"
+        spell.need(function)
+        calls += [comment(c.span)] if n else []
+        for box in c.boxes:
+            place = joined(spell.tile_pointer(c.tile), spell.expr(box.offset, facts))
+            calls.append(f"{function}({place}, &{maps[c.map]}, {slot}, {', '.join(spell.expr(e, facts) for e in box.at)});")
+    return render("parallel/if.cu.jinja", cond="thread == 0", then="\n".join(calls), orelse="")
+
+
 def send_text(spell: Spelling, s: PSend, facts: Facts) -> str:
     """A tile queued for another block by one thread."""
     for entry in ("mbarrier_expect_at", "bulk_copy_at"):
@@ -118,88 +130,4 @@ def control_text(spell: Spelling, s: PControl) -> str:
     """What orders queued work; behind a wait, uses of its accumulators stay behind it."""
     call = _CONTROLS[s.kind].format(s.value)
     spell.need(call.split("(")[0].split("<")[0])
-    return "\n".join([call, *(_settle(spell, b, count) for b, count in s.settled)])
-
-
-def _settle(spell: Spelling, acc: Buffer, registers: int) -> str:
-    """Keeps uses of an accumulator where they stand."""
-    if acc.dtype == FLOAT32:
-        spell.need("wgmma_settle")
-        return f"wgmma_settle<{registers}>({spell.buffer(acc)});"
-    spell.need("wgmma_settle_words")
-    return f"wgmma_settle_words<{registers * acc.dtype.bytes // 4}>(reinterpret_cast<unsigned*>({spell.buffer(acc)}));"
-
-
-@record
-class _Side:
-    """An operand: the descriptor's declaration and name, or the name of its words in registers."""
-
-    once: str
-    name: str
-
-
-def product_text(spell: Spelling, s: PGemm, facts: Facts, clear: str) -> str:
-    """A product by warp groups: queued, and waited for where the author does not."""
-    p = s.plan
-    for entry in ("wgmma_fence", "wgmma_commit", p.instruction):
-        spell.need(entry)
-    groups = p.threads // 128
-    held = p.load_a == "register"
-    words = _Side("", f"reinterpret_cast<const unsigned*>({spell.buffer(s.a.buffer)})")
-    a = words if held else _descriptor(spell, s.a, not p.op.trans_a, groups, "a_tile", facts)
-    b = _descriptor(spell, s.b, p.op.trans_b, 1, "b_tile", facts)
-    depth, parts = p.step[2], p.op.m // groups // 64
-    flags = ([] if held else [int(p.op.trans_a)]) + [int(not p.op.trans_b)]
-    call = f"{p.instruction}<{', '.join(map(str, flags))}>" if depth == 16 else p.instruction
-    first = {"": "true", "1": "false"}.get(clear, f"!({clear})")
-    calls = []
-    for step in range(p.op.k // depth):
-        for part in range(parts):
-            left = 4 * (step + part * (p.op.k // 16)) if held else _along(spell, s.a, not p.op.trans_a, step * depth, part * 64) >> 4
-            right = _along(spell, s.b, p.op.trans_b, step * depth, 0) >> 4
-            acc = joined(spell.buffer(s.c.buffer), str(part * (p.op.n // 2)))
-            acc = f"reinterpret_cast<unsigned*>({acc})" if p.op.c_dtype == FLOAT16 else acc
-            calls.append(f"{call}({acc}, {joined(a.name, str(left))}, {joined(b.name, str(right))}, {'true' if step else first});")
-    settle = _settle(spell, s.c.buffer, p.c_layout.registers)
-    tail = ["wgmma_commit();"]
-    if s.waits:
-        spell.need("wgmma_wait")
-        tail.append("wgmma_wait<0>();")
-        tail.append(settle)
-    return "\n".join(["{", lines(a.once, b.once), settle, "wgmma_fence();", *calls, *tail, "}"])
-
-
-def _descriptor(spell: Spelling, r: Region, k_major: bool, groups: int, name: str, facts: Facts) -> _Side:
-    """Where warp groups find an operand; with several `groups`, each has its share of the rows of a."""
-    spell.need("wgmma_descriptor")
-    layout = spell.tile(r.buffer).layout
-    span, rows = span_of(layout), prod(layout.shape[:-1])
-    start = _start(r, layout)
-    place = joined(spell.buffer(r.buffer), spell.expr(start, facts))
-    if groups > 1:
-        extent = int(r.extents[-2 if k_major else -1].value) // groups  # type: ignore[union-attr]
-        step = extent * layout.pitch if k_major else extent // layout.pitch * rows * layout.pitch
-        place += f" + thread / 128 * {step}"
-    leading = CHUNK if k_major else rows * span
-    mode = {128: 1, 64: 2, 32: 3}[span]
-    return _Side(f"const unsigned long long {name} = wgmma_descriptor({place}, {leading}, {8 * span}, {mode});", name)
-
-
-def _start(r: Region, layout: SharedLayout) -> Expr:
-    """The element where a region begins, which is the first of 8 rows and of a panel."""
-    row = row_of(r, layout.shape)
-    out: Expr = Binary("mul", row, Const(layout.pitch, INT32), INT32)
-    column = r.starts[-1]
-    if not layout.panel or (isinstance(column, Const) and column.value == 0):
-        return out
-    size = prod(layout.shape[:-1])  # of a panel: its columns times all rows, which is the column times the rows
-    return Binary("add", out, Binary("mul", column, Const(size, INT32), INT32), INT32)
-
-
-def _along(spell: Spelling, r: Region, k_major: bool, k: int, m: int) -> int:
-    """Bytes from the start of an operand to the element (m, k) of it; m counts rows of a, or columns of b."""
-    layout = spell.tile(r.buffer).layout
-    span, rows = span_of(layout), prod(layout.shape[:-1])
-    row, column = (m, k) if k_major else (k, m)
-    byte = column * layout.itemsize
-    return byte // span * rows * span + byte % span + row * span
+    return "\n".join([call, *(settle_text(spell, b, count) for b, count in s.settled)])

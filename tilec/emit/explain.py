@@ -22,9 +22,9 @@ from tilec.ir.tile import Alloc, Atomic, Evaluate, Let, Print, Store, Trap
 from tilec.ir.visit import storage
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import CHUNK, SharedLayout
-from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.plan import (
-    AsyncCopy, BulkAdd, BulkStore, Chained, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PIf,
+    AsyncCopy, BulkAdd, BulkStore, Chained, Fetch, FillRegisters, JoinLanes, LaunchPlan, PackRegisters, PBarrier, PFor, PGemm, PGemms, PIf,
     Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop,
     Variant, WarpSpecialized, WhenScaled,
 )  # fmt: skip
@@ -213,6 +213,8 @@ def _row(key: str, text: str) -> str:
 def _pipeline(s: Pipeline) -> str:
     how = f"copies run {_count(s.stages - 1, 'step')} ahead" if s.stages > 1 else "copies are waited for at once"
     kind = "cp.async" if s.asynchronous else "synchronous copies"
+    if s.full is not None:
+        kind = "the copy engine" + (f" and {kind}" if len(s.producers.body) > 1 else "")
     prefetch = "; operands are loaded into registers one k-step early" if s.prefetch_registers else ""
     head = f"loop {s.var.name} from {_short(s.start)} to {_short(s.stop)}"
     return f"{head}, {_count(s.stages, 'stage')} of {kind}: {how}; 1 barrier a step{prefetch}"
@@ -240,6 +242,9 @@ def _simple(s: PStmt) -> Iterator[str]:
             yield _tile_loop(s)
         case PGemm():
             yield _gemm(s)
+        case PGemms(products, meanwhile):
+            yield from map(_gemm, products)
+            yield from (line for x in meanwhile for line in _meanwhile(x))
         case PReduce():
             steps = f"shuffles over {', '.join(map(str, s.lane_steps))}" if s.lane_steps else "no shuffles"
             across = " and shared memory" if s.scratch is not None else ""
@@ -257,11 +262,22 @@ def _simple(s: PStmt) -> Iterator[str]:
             yield f"{_count(len(barriers), 'barrier')} made by one thread"
         case PMbarrier() | PBulkCopy() | PSend() | PControl():
             yield _by_hand(s)
+        case PBulkFetch(copies):
+            yield from map(_by_hand, copies)
         case PBarrier():
             of = "wait for copies" if s.kind == "copies" else "cluster barrier" if s.kind.startswith("cluster") else "barrier"
             yield f"{of}{f' ({s.why})' if s.why else ''}"
         case _:
             yield type(s).__name__
+
+
+def _meanwhile(s: PStmt) -> Iterator[str]:
+    """What is done while products run."""
+    from tilec.plan.walk import walk_plan
+
+    for x in walk_plan(s):
+        if isinstance(x, TileLoop | Fetch | FillRegisters | PReduce):
+            yield from (f"{line}, meanwhile" for line in _simple(x))
 
 
 def _team(t: TeamPlan | None) -> str:
@@ -332,14 +348,15 @@ def _leaves(s: PStmt) -> Iterator[object]:
 def _gemm(s: PGemm) -> str:
     p = s.plan
     if p.kind == "wgmma":
-        count = p.op.k // p.step[2] * max(1, p.op.m // (16 * p.warps[0]))
+        count = p.op.k // p.step[2] * max(1, p.op.m // (16 * p.warps[0])) * max(1, p.op.n // (p.warps[1] * p.step[1]))
         return f"gemm {s.c.buffer.name}  {count} {p.instruction} a warp group{'' if s.waits else ', queued'}"
     if p.kind != "mma":
         return f"gemm {s.c.buffer.name}  one multiply-add at a time: {p.reason}"
     m, n, _ = p.step
     count = p.warp_tile[0] // m * (p.warp_tile[1] // n) * p.k_steps
     warps = f"warps {p.warps[0]}x{p.warps[1]}, {p.warp_tile[0]}x{p.warp_tile[1]} each"
-    return f"gemm {s.c.buffer.name}  {count} {p.instruction} a warp and step, {warps}; a by {p.load_a}, b by {p.load_b}"
+    why = f"; no wgmma: {p.reason}" if p.reason else ""
+    return f"gemm {s.c.buffer.name}  {count} {p.instruction} a warp and step, {warps}; a by {p.load_a}, b by {p.load_b}{why}"
 
 
 # ---- the work

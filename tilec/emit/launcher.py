@@ -251,7 +251,7 @@ def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | N
         checks=tuple(checks),
         axes=tuple(name for name, x, _ in open_axes if x.low <= 0),
         choices=choices,
-        refusal="" if not choices[-1].when else "cudaErrorMisalignedAddress" if "aligned(" in choices[-1].when else "cudaErrorInvalidValue",
+        refusal=_refusal(choices),
         dims=", ".join(x.text if x.low == x.high else f"static_cast<unsigned>(grid_{axis})" for axis, x in zip("xyz", sizes, strict=True)),
         block=", ".join(map(str, grid.threads)),
         shared_bytes=str(shared.pop()) if len(shared) == 1 else "shared_bytes",
@@ -260,6 +260,13 @@ def _grid(grid: LaunchPlan, writer: CxxWriter, names: Sequence[str]) -> Grid | N
         overlaps=grid.overlaps,
         special=tuple(_special(v, writer, names) for v in grid.variants if _comes_first(v)),
     )
+
+
+def _refusal(choices: Sequence[Choice]) -> str:
+    """What a call gets that no body is for; empty where the last one takes all. Without any, only bodies with tensor maps are there."""
+    if choices and not choices[-1].when:
+        return ""
+    return "cudaErrorMisalignedAddress" if not choices or "aligned(" in choices[-1].when else "cudaErrorInvalidValue"
 
 
 def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:

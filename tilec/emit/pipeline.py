@@ -17,7 +17,7 @@ from tilec.emit.gemm import Need, clear_text, fragment_text, gemm_text
 from tilec.emit.gemm_operands import Render, SharedOperand, lines
 from tilec.plan.gemm_plan import GemmPlan
 
-RESERVED = frozenset("stage fill load_fragments multiply step a_frags b_frags".split())
+RESERVED = frozenset("stage fill phase load_fragments multiply step a_frags b_frags".split())
 """C names that the text declares for itself."""
 
 
@@ -44,7 +44,8 @@ class PipelineText:
     `var`, of the C type `type`, counts from `start` to `stop`; `trips` is their distance when it is known. `producers` are pairs
     of a function name and its body, called once a step and in the order of the steps; `setup` is text in front of them (pointers
     they advance); `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async.
-    Producers of the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step.
+    Producers of the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step. `fenced`:
+    warp groups are to see what the producers have brought. `full` names the barriers at which the copy engine reports, one a version.
     """
 
     var: str
@@ -58,6 +59,8 @@ class PipelineText:
     setup: str = ""
     late: tuple[int, ...] = ()
     type: str = "int"
+    fenced: bool = False
+    full: str = ""
 
 
 @record
@@ -80,6 +83,8 @@ class _Copies:
     fetch: str
     never: bool
     last_stage: int
+    fenced: bool
+    full: str
 
 
 def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
@@ -91,6 +96,9 @@ def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
     if p.asynchronous:
         need("cp_async_commit")
         need("cp_async_wait")
+    for name, wanted in (("fence_proxy_async", p.fenced), ("mbarrier_wait", p.full)):
+        if wanted:
+            need(name)
     copies = _copies(p)
     producers = render("pipeline/producers.cu.jinja", p=copies, setup=p.setup)
     consumers = p.consumers
@@ -137,6 +145,8 @@ def _copies(p: PipelineText) -> _Copies:
         fetch=f"{p.var} + {ahead}",
         never=p.trips is not None and p.trips <= ahead,
         last_stage=p.stages - 1,
+        fenced=p.fenced,
+        full=p.full,
     )  # fmt: skip
 
 

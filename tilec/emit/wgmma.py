@@ -51,14 +51,13 @@ def text(name: str) -> str | None:
     ) + "\n"  # fmt: skip
 
 
-def _held(name: str, n: int, kind: str, sum_kind: str, count: int, c_type: str, constraint: str) -> str | None:
-    """A product whose a lies in registers; 16-bit elements only, whose b may run along n."""
+def _held(name: str, n: int, kind: str, sum_kind: str, count: int, c_type: str, constraint: str) -> str:
+    """A product whose a lies in registers; a b of 16-bit elements may run along n."""
     operands = _OPERANDS[kind]
-    if not operands.transposes:
-        return None
+    immediates = "" if sum_kind == "s32" else f", 1, 1, %{count + 6}" if operands.transposes else ", 1, 1"
     return render(
         "prelude/wgmma_held.cuh.jinja", name=name, n=n, k=operands.k, type=c_type, count=count, kinds=f"{sum_kind}.{operands.ptx}",
-        registers=_register_lines(count), operands=_operand_lines(count, constraint),
+        registers=_register_lines(count), operands=_operand_lines(count, constraint), transposes=operands.transposes, immediates=immediates,
     ) + "\n"  # fmt: skip
 
 

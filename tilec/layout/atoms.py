@@ -34,18 +34,29 @@ def accumulator(m: int, n: int, warps: Warps, threads: int) -> FragmentLayout:
 
 def warp_group_accumulator(m: int, n: int, groups: int) -> FragmentLayout:
     """Where c[m][n] of wgmma lives: each of `groups` warp groups has m / groups rows, in parts of 64 one behind the other."""
-    rows = m // groups
-    thread = (Digit(1, 2, 4), Digit(0, 1, 8), Digit(0, 16, 4), Digit(0, rows, groups))
-    regs = (Digit(1, 1, 2), Digit(0, 8, 2), Digit(1, 8, n // 8), Digit(0, 64, rows // 64))
-    return FragmentLayout((m, n), 128 * groups, _small(thread), normal(regs))
+    return warp_group_grid(m, n, (groups, 1))
 
 
 def warp_group_columns(m: int, n: int, groups: int) -> FragmentLayout:
     """Where c[m][n] of wgmma lives when each of `groups` warp groups has all m rows of n / groups columns."""
-    columns = n // groups
-    thread = (Digit(1, 2, 4), Digit(0, 1, 8), Digit(0, 16, 4), Digit(1, columns, groups))
-    regs = (Digit(1, 1, 2), Digit(0, 8, 2), Digit(1, 8, columns // 8), Digit(0, 64, m // 64))
-    return FragmentLayout((m, n), 128 * groups, _small(thread), normal(regs))
+    return warp_group_grid(m, n, (1, groups))
+
+
+def warp_group_grid(m: int, n: int, groups: Warps) -> FragmentLayout:
+    """Where c[m][n] of wgmma lives when a grid of warp groups shares it, the n coordinate the faster one; rows in parts of 64."""
+    rows, cols = m // groups[0], n // groups[1]
+    thread = (Digit(1, 2, 4), Digit(0, 1, 8), Digit(0, 16, 4), Digit(1, cols, groups[1]), Digit(0, rows, groups[0]))
+    regs = (Digit(1, 1, 2), Digit(0, 8, 2), Digit(1, 8, cols // 8), Digit(0, 64, rows // 64))
+    return FragmentLayout((m, n), 128 * groups[0] * groups[1], _small(thread), normal(regs))
+
+
+def warp_group_operand(m: int, k: int, bits: int, groups: Warps) -> FragmentLayout:
+    """Where an `a` operand of wgmma in registers lives: the whole tile m x k, copied along n. With 16-bit elements and all groups along
+    m it has the very map of an accumulator whose columns are read as k."""
+    e, rows = 32 // bits, m // groups[0]
+    thread = (Digit(1, e, 4), Digit(0, 1, 8), Digit(0, 16, 4), Digit(REPLICA, 0, groups[1]), Digit(0, rows, groups[0]))
+    regs = (Digit(1, 1, e), Digit(0, 8, 2), Digit(1, 4 * e, k // (4 * e)), Digit(0, 64, rows // 64))
+    return FragmentLayout((m, k), 128 * groups[0] * groups[1], _small(thread), normal(regs))
 
 
 def operand_a(m: int, k: int, bits: int, warps: Warps, threads: int, transposed: bool) -> FragmentLayout:

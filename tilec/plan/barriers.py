@@ -15,7 +15,7 @@ from tilec.ir.expr import Buffer, Expr, Load, Scope
 from tilec.ir.tile import Atomic, Break, Continue, Store
 from tilec.ir.visit import pointers, stmt_exprs, storage, walk_expr
 from tilec.layout.fragment import FragmentLayout
-from tilec.plan.by_hand.plan import PBulkCopy, PMbarrier, PSend
+from tilec.plan.by_hand.plan import PBulkCopy, PBulkFetch, PMbarrier, PSend
 from tilec.plan.plan import (
     AsyncCopy,
     FillRegisters,
@@ -207,6 +207,8 @@ class _Effects:
                 self.writes.update(() if s.scratch is None else (s.scratch,))
             case PBulkCopy():
                 (self.reads if s.barrier is None else self.writes).add(storage(s.tile))
+            case PBulkFetch(copies):
+                self.writes.update(storage(c.tile) for c in copies)
             case PSend():
                 self.read(s.offset, s.there)
                 self.reads.add(storage(s.src))

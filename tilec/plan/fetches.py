@@ -36,6 +36,33 @@ def spread_fetches(copies: Sequence[Copy], consumers: PSeq) -> PSeq:
     return PSeq((*consumers.body[:at], Fetch(late), *consumers.body[at:]))
 
 
+def fetch_beside(engine: bool, threads: int, consumers: PSeq) -> PSeq:
+    """`consumers` with a `Fetch` of producers behind the first products, where warp groups do them and begin with them: these run on
+    meanwhile. What the copy `engine` brings, the first producer, is queued there too if they are few; `threads` is how many more there are.
+    """
+    found = [n for n, s in enumerate(consumers.body) if any(g.in_place for g in _products(s))]
+    if not found or found[0] > FIRST:
+        return consumers
+    at = found[0]
+    while at + 1 in found:
+        at += 1
+    few = sum(_instructions(g) for s in consumers.body[: at + 1] for g in _products(s)) <= FEW
+    late = tuple(range(0 if engine and few else int(engine), int(engine) + threads))
+    return PSeq((*consumers.body[: at + 1], Fetch(late), *consumers.body[at + 1 :])) if late else consumers
+
+
+FIRST = 3
+"""Statements of a step in front of its first products at most, for copies to wait for these."""
+
+FEW = 8
+"""Instructions that a warp group queues without waiting for the first of them."""
+
+
+def _instructions(g: PGemm) -> int:
+    p = g.plan
+    return p.k_steps * max(1, 4 * p.warp_tile[0] // 64) * max(1, p.warp_tile[1] // p.step[1])
+
+
 REGISTERS = 65536
 """32-bit registers of a multiprocessor."""
 

@@ -10,6 +10,7 @@ ask takes the first one that the rules here vouch for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tilec.record import record
 
@@ -26,7 +27,8 @@ class Rung:
     Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
     `alone`, one is enough.
-    Both: `cut` makes so many blocks of one (see `plan.cut`).
+    Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
+    place.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Rung:
     bound: bool = True
     alone: bool = False
     cut: int = 1
+    groups: bool = True
 
 
 FIRST = Rung("first choice", "")
@@ -58,6 +61,25 @@ _ROLLED = "the assembler moves loads of later steps of a product to the front"
 _THREADS = "256 threads are the most of which each may have 255 registers"
 _MORE = "each of more threads holds less of the tiles"
 _CUT = "all threads together have too few registers for the tile"
+
+_PLAIN = (
+    FIRST,
+    Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
+    Rung("one block at a time", "the assembler gives up registers so that more blocks fit", bound=False, alone=True),
+    Rung("loads late", _SHORT, bound=False, short=True),
+    Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
+    Rung("256 threads", _THREADS, bound=False, threads=256),
+    Rung("256 threads, loads late", _SHORT, bound=False, threads=256, short=True),
+    Rung("256 threads, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True),
+    Rung("384 threads, loads late", "rows of three times 64 go evenly to 12 warps", bound=False, threads=384, short=True),
+    Rung("512 threads, loads late", _MORE, bound=False, alone=True, threads=512, short=True),
+    Rung("512 threads, steps one by one", _MORE, bound=False, alone=True, threads=512, short=True, rolled=True),
+    Rung("1024 threads, loads late", _MORE, bound=False, alone=True, threads=1024, short=True),
+    Rung("half blocks", _CUT, bound=False, alone=True, threads=256, cut=2),
+    Rung("half blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=2),
+    Rung("thirds of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=3),
+    Rung("quarters of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=4),
+)
 
 LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "": (FIRST,),
@@ -92,24 +114,7 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("half blocks", _CUT, carries=False, cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
-    "portable": (
-        FIRST,
-        Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
-        Rung("one block at a time", "the assembler gives up registers so that more blocks fit", bound=False, alone=True),
-        Rung("loads late", _SHORT, bound=False, short=True),
-        Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
-        Rung("256 threads", _THREADS, bound=False, threads=256),
-        Rung("256 threads, loads late", _SHORT, bound=False, threads=256, short=True),
-        Rung("256 threads, steps one by one", _ROLLED, bound=False, threads=256, short=True, rolled=True),
-        Rung("384 threads, loads late", "rows of three times 64 go evenly to 12 warps", bound=False, threads=384, short=True),
-        Rung("512 threads, loads late", _MORE, bound=False, alone=True, threads=512, short=True),
-        Rung("512 threads, steps one by one", _MORE, bound=False, alone=True, threads=512, short=True, rolled=True),
-        Rung("1024 threads, loads late", _MORE, bound=False, alone=True, threads=1024, short=True),
-        Rung("half blocks", _CUT, bound=False, alone=True, threads=256, cut=2),
-        Rung("half blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=2),
-        Rung("thirds of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=3),
-        Rung("quarters of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=4),
-    ),
+    "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", groups=False) for r in _PLAIN)),
 }
 """The rungs of each kind of body: of an author who orders the work (none to choose), products of Hopper's own, those whose blocks
 work in pairs, streamed tiles, chains, all others."""
@@ -139,8 +144,8 @@ class Vouched:
     stores; one that computes; one that reads a tensor besides; the same in parts. `beside`: what one that reads leaves at least.
     `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`: how many more with the
     held tile among them; `statement`: for each statement between the products beyond `statements`.
-    `plain`, `half`, `narrow`: hundredths of the registers that the estimate of a portable body may take, if it has no products,
-    products of 16 bits, others; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for
+    `plain`, `half`, `narrow`, `groups`: hundredths of the registers that the estimate of a portable body may take, if it has no
+    products, products of 16 bits, others, products of warp groups; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for
     all whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they
     read any; `loose`: where elements are copied one by one and all loads may be in flight; `crowd`: what goes off each share
     with more than `most_threads`, whose registers are so few that addresses tell.
@@ -159,6 +164,7 @@ class Vouched:
     plain: int = 100
     half: int = 105
     narrow: int = 60
+    groups: int = 85
     several: int = 90
     rolled: int = 128
     tensors: int = 1
@@ -215,7 +221,8 @@ def stream_strain(spare: int, held: int, statements: int) -> int:
 class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
     of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
-    loops there are; whether it loads late; and whether it copies element by element, round after round in flight."""
+    loops there are; whether it loads late; whether it copies element by element, round after round in flight; whether warp groups do
+    its products."""
 
     need: int
     there: int
@@ -226,12 +233,15 @@ class Load:
     loops: int = 0
     late: bool = False
     loose: bool = False
+    groups: bool = False
 
 
 def portable_strain(x: Load, rung: Rung) -> int:
     """The same for a portable body."""
     if not x.products:
         return x.need - x.there * VOUCHED.plain // 100
+    if x.groups:
+        return x.need - x.there * VOUCHED.groups // 100
     if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half

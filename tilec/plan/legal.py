@@ -34,6 +34,7 @@ from tilec.plan.private import by_thread, fill_as_parallel
 from tilec.plan.scans import scan_layout
 from tilec.plan.shifts import unshifted
 from tilec.plan.snapshots import snapshots
+from tilec.plan.warp_groups import choose_groups, explained
 from tilec.targets import Target
 
 
@@ -55,6 +56,7 @@ class _Stage:
     target: Target
     ieee: bool
     teams: Teams | None = None
+    groups: bool = False
     layouts: Mapping[Buffer, FragmentLayout] = field(default_factory=dict)
     gemms: dict[int, GemmPlan] = field(default_factory=dict)
     demoted: dict[Buffer, Buffer] = field(default_factory=dict)
@@ -104,16 +106,17 @@ def gemm_shape(g: Gemm, ieee: bool, policy: str) -> GemmShape:
 
 def legalise(
     body: Stmt, threads: int, target: Target, ieee: bool, fixed: Mapping[Buffer, FragmentLayout] | None = None, teams: Teams | None = None,
-    by_hand: bool = False,
+    by_hand: bool = False, groups: bool = False,
 ) -> Legal:  # fmt: skip
     """Chooses instructions and layouts and rewrites `body` until they fit each other; layouts in `fixed` stand already.
 
-    With `teams`, statements belong to the threads that come to them; `by_hand` lets these use the products of warp groups.
+    With `teams`, statements belong to the threads that come to them; `by_hand` lets these use the products of warp groups. `groups` lets
+    all warp groups of the block do so together, where they can.
     """
     body, remarks = _viewed(body)
     body = unshifted(_expand(by_thread(snapshots(body))))
     for _ in range(64):
-        stage = _Stage(threads, target, ieee, teams)
+        stage = _Stage(threads, target, ieee, teams, groups)
         stage.counts, held = stage.crews(body)
         crews = stage.counts
         required = {**(fixed or {}), **_choose_gemms(body, stage, crews, by_hand)}
@@ -159,10 +162,14 @@ def _choose_gemms(body: Stmt, stage: _Stage, crews: Mapping[int, int], by_hand: 
     operands: list[tuple[Region, FragmentLayout]] = []
     stmts = list(walk_stmt(body))
     policy = policies(stmts, stage.threads)
+    shapes = {id(s): gemm_shape(s, stage.ieee, policy[id(s)]) for s in stmts if isinstance(s, Gemm)}
+    in_place = choose_groups(body, shapes, stage.threads) if stage.groups else {}
     for s in stmts:
         if not isinstance(s, Gemm):
             continue
-        plan = _choose(s, gemm_shape(s, stage.ieee, policy[id(s)]), crews.get(id(s), stage.threads), stage.target, by_hand)
+        found = in_place.get(id(s), "")
+        plan = found if isinstance(found, GemmPlan) else _choose(s, shapes[id(s)], crews.get(id(s), stage.threads), stage.target, by_hand)
+        plan = explained(plan, found) if isinstance(found, str) else plan
         stage.gemms[id(s)] = plan
         if s.c.buffer.scope is Scope.FRAGMENT and plan.c_layout.shape == static_shape(s.c.buffer):
             required.setdefault(s.c.buffer, plan.c_layout)

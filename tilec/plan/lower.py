@@ -14,42 +14,40 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
-from tilec.diagnostics import NOWHERE
+from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
     Reduce, Scan, Seq, Stmt, Store, Trap, While,
-)  # fmt: skip  # fmt: skip
-from tilec.ir.visit import stmt_exprs, substitute, walk_expr, walk_stmt
+)  # fmt: skip
+from tilec.ir.visit import stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.access import (
-    bounds_checks,
-    compare,
-    conjunction,
-    constant_register,
-    copies_guard,
-    global_width,
-    layout_values,
-    shared_width,
+    bounds_checks, compare, conjunction, constant_register, copies_guard, global_width, layout_values, shared_width,
 )  # fmt: skip
 from tilec.plan.sequential import leaves_registers, rereads
+from tilec.plan.by_hand.plan import PBulkFetch, PControl
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, own_elements, same
 from tilec.plan.domains import Access, accesses, copy_as_parallel, static
-from tilec.plan.fetches import prefetches, spread_fetches
+from tilec.plan.engine_copies import fetched
+from tilec.plan.fetches import fetch_beside, prefetches, spread_fetches
 from tilec.plan.fragments import across_rows, domain, domain_layout, held_register, row_width
 from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.hopper.plan import TensorMap
+from tilec.plan.loop_parts import as_int32, indexed, register_digits
 from tilec.plan.masks import settled, unmasked
-from tilec.plan.pipelines import Split, flat, rename, split, split_branch, used_outside
+from tilec.plan.pipelines import Split, flat, rename, split, split_branch, touched, used_outside
 from tilec.plan.plan import (
     THREAD, AsyncCopy, Element, ElementKey, FillRegisters, InMemory, InRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, PReduce, PScalar,
     PScan, PSeq, PStmt, PWhile, Spread, Stepped, TileLoop,
 )  # fmt: skip
-from tilec.plan.reductions import lane_steps, needs_scratch, partners, scratch_tile
+from tilec.plan.reductions import planned_reduce
 from tilec.plan.rows import stores_rows
 from tilec.plan.scans import scan_scratch
+from tilec.plan.warp_groups import in_groups
 
 UNROLL_LIMIT = 64
 """Rounds of a loop over running numbers that are unrolled at most."""
@@ -75,6 +73,7 @@ class Setting:
     compact: bool = False  # of shared memory: reductions that need the same room beside their tiles share it
     adds: bool = False  # whether the target adds several neighbours in memory by one instruction
     least_stages: int = 0  # versions of tiles in a pipelined loop, even where the author asked for one
+    engine: bool = False  # the copy engine may bring what runs ahead
 
 
 @dataclass(slots=True)
@@ -88,6 +87,9 @@ class Lowering:
     varying_vars: set[Var] = field(default_factory=set)
     counters: set[Var] = field(default_factory=set)  # of loops that must be unrolled, since they number registers
     loops: int = 0  # how many loops of the launch are around the statement at hand
+    engine: frozenset[Buffer] | None = None  # see `seen_by_engine`
+    maps: dict[TensorMap, None] = field(default_factory=dict)  # the tensors behind bulk copies
+    fetches: list[PBulkFetch] = field(default_factory=list)
 
     # ---- statements ------------------------------------------------------------------------------------------------
 
@@ -96,12 +98,26 @@ class Lowering:
         out: list[PStmt] = []
         for s in stmts:
             for x in flat(s):
-                lowered = self.statement(x, facts, uniform)
+                lowered = self.visible(x, self.statement(x, facts, uniform))
                 if lowered:
                     out.append(Stepped(x.span, PSeq(tuple(lowered))))
                 if isinstance(x, Let):
                     facts = facts.with_let(x.var, x.value)
         return PSeq(tuple(out))
+
+    def visible(self, s: Stmt, out: list[PStmt]) -> list[PStmt]:
+        """A lowered statement; behind one that writes what the copy engine or warp groups will read, a fence lets them see it."""
+        whole = not stmt_children(s) or isinstance(s, Parallel) or (len(out) == 1 and isinstance(out[0], TileLoop))
+        if not whole or not out or isinstance(s, BulkCopy) or not touched([s])[1] & self.seen_by_engine():
+            return out
+        return [*out, PControl("fence", 0, span=s.span)]
+
+    def seen_by_engine(self) -> frozenset[Buffer]:
+        """The tiles that products of warp groups read."""
+        if self.engine is None:
+            gemms = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, Gemm) and self.at.gemms[id(s)].kind == "wgmma"]
+            self.engine = frozenset(storage(r.buffer) for s in gemms for r in (s.a, s.b) if r.buffer.scope is Scope.SHARED)
+        return self.engine
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         """Lowers one statement outside of any Parallel. `uniform`: all threads of the block get here together."""
@@ -154,7 +170,8 @@ class Lowering:
 
     def gemm(self, s: Gemm, facts: Facts) -> PGemm:
         """A product."""
-        return PGemm(self.at.gemms[id(s)], s.a, s.b, s.c, s.clear, s.span, marks=s.marks, rolled=self.at.rolled)
+        plan = self.at.gemms[id(s)]
+        return PGemm(plan, s.a, s.b, s.c, s.clear, s.span, marks=s.marks, rolled=self.at.rolled, in_place=plan.kind == "wgmma")
 
     def hand_written(self, s: Mbarrier | BulkCopy | Control, facts: Facts) -> list[PStmt]:
         """What only kernels with barriers of their own have (see `plan.by_hand.lower`)."""
@@ -225,7 +242,7 @@ class Lowering:
         if s.kind != "vectorized" or n is None or n < 2 or static(s.start) != 0 or static(s.step) != 1:
             return None
         loop = Parallel((s.var,), (s.stop,), s.body, s.span)
-        inner = _indexed(loop, facts)
+        inner = indexed(loop, facts)
         width = self.vector(loop, min(16, n & -n), inner)
         if width == 1:
             return None
@@ -238,36 +255,52 @@ class Lowering:
     def pipeline(self, s: For, stages: int, parts: Split, facts: Facts) -> Pipeline:
         """Copies that run `stages - 1` steps ahead, and what stays. The copies count their steps with a variable of their own."""
         ahead = Var(s.var.name, s.var.dtype, VarKind.LOOP, span=s.var.span)
-        loading: list[PStmt] = []
-        asynchronous = False
         early = facts.with_loop(ahead, s.start, s.stop, s.step)
         cond = None if parts.cond is None else substitute(parts.cond, {s.var: ahead})
         if cond is not None:
             self.note_loads((cond,), early)
             early = early.assume(cond)
-        for c in parts.producers:
+        fetch, taken = self.by_engine(s, stages, parts, ahead, early) or (None, frozenset())
+        loading: list[tuple[Span, PStmt]] = []
+        for c in (c for n, c in enumerate(parts.producers) if n not in taken):
             moved = rename(c, s.var, ahead)
             assert isinstance(moved, Copy)
-            one = self.copy(moved, early, ahead=True)
-            asynchronous = asynchronous or isinstance(one, AsyncCopy)
-            one = one if cond is None else PIf(cond, PSeq((one,)), PSeq(()), c.span)
-            loading.append(Stepped(c.span, PSeq((one,))))
+            loading.append((c.span, self.copy(moved, early, ahead=True)))
         for g in parts.gathers:
             moved = rename(g, s.var, ahead)
             assert isinstance(moved, Parallel)
-            one = self.async_copy(moved, early) or self.tile_loop(moved, early)
-            asynchronous = asynchronous or isinstance(one, AsyncCopy)
-            one = one if cond is None else PIf(cond, PSeq((one,)), PSeq(()), g.span)
-            loading.append(Stepped(g.span, PSeq((one,))))
+            loading.append((g.span, self.async_copy(moved, early) or self.tile_loop(moved, early)))
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
         self.loops += 1
         consumers = self.sequence(parts.consumers, inner, True)
         self.loops -= 1
-        consumers = spread_fetches(parts.producers, consumers)
+        if in_groups(self.at.gemms):
+            consumers = fetch_beside(fetch is not None, len(loading), consumers)
+        else:
+            consumers = spread_fetches(parts.producers, consumers)
         sooner = not self.at.short and prefetches(consumers, parts.versioned)
+        by_threads = [p for _, p in loading]
+        own = [Stepped(span, PSeq((p if cond is None else PIf(cond, PSeq((p,)), PSeq(()), span),))) for span, p in loading]
+        queued = [] if fetch is None else [Stepped(fetch.copies[0].span, PSeq((fetch,)))]
+        engine = frozenset() if fetch is None else frozenset(storage(c.tile) for c in fetch.copies)
+        seen = bool(self.seen_by_engine() & (frozenset(parts.versioned) - engine))
         return Pipeline(
-            s.var, s.start, s.stop, stages, parts.versioned, PSeq(tuple(loading)), consumers, sooner, asynchronous, s.span, ahead,
+            s.var, s.start, s.stop, stages, parts.versioned, PSeq((*queued, *own)), consumers, sooner,
+            any(isinstance(p, AsyncCopy) for p in by_threads), s.span, ahead, seen, None if fetch is None else fetch.full,
         )  # fmt: skip
+
+    def by_engine(self, s: For, stages: int, parts: Split, ahead: Var, facts: Facts) -> tuple[PBulkFetch, frozenset[int]] | None:
+        """The copies of a pipeline, by number, that the copy engine brings: every step has them, and there is one run of the loop."""
+        if not self.at.engine or self.loops or parts.cond is not None:
+            return None
+        found = fetched(parts.producers, s.var, ahead, stages, self.at.tiles, facts)
+        if found is not None:
+            for c in found[0].copies:
+                self.maps.setdefault(c.map)
+                self.note_loads((e for box in c.boxes for e in (box.offset, *box.at)), facts)
+            self.scratch.append(found[0].full)
+            self.fetches.append(found[0])
+        return found
 
     # ---- tile loops ------------------------------------------------------------------------------------------------
 
@@ -289,7 +322,7 @@ class Lowering:
         assert isinstance(store, Store)
         load, cond = source(loop)
         src = load.buffer
-        inner = _indexed(loop, facts)
+        inner = indexed(loop, facts)
         last = loop.vars[-1]
         most = 16 // src.dtype.bytes
         extent = static(loop.extents[-1])
@@ -329,7 +362,7 @@ class Lowering:
         assert found is not None
         layout = domain_layout(found[2], s.extents, self.at.layouts, row_width(s))
         if layout is None:
-            return self.by_number(s, facts)
+            return self.byas_int32(s, facts)
         return self.by_register(s, layout, facts)
 
     def turned(self, s: Parallel) -> tuple[Parallel, FragmentLayout] | None:
@@ -349,8 +382,8 @@ class Lowering:
 
     def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
         """One iteration a register of `layout`."""
-        inner = _indexed(s, facts)
-        digits = _digits(s, layout)
+        inner = indexed(s, facts)
+        digits = register_digits(s, layout)
         first = layout.regs[0] if layout.regs else None
         along = first is not None and first.dim == len(s.vars) - 1 and first.stride == 1
         most = first.size if first is not None and along else 1
@@ -376,9 +409,9 @@ class Lowering:
         )  # fmt: skip
         return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows, s.extents)
 
-    def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
+    def byas_int32(self, s: Parallel, facts: Facts) -> TileLoop:
         """Iterations counted through, `threads` chunks a round."""
-        inner = _indexed(s, facts)
+        inner = indexed(s, facts)
         extent = static(s.extents[-1])
         most = 16
         while most > 1 and (extent is None or extent % most or prod(static(e) or most for e in s.extents) // most < self.at.threads):
@@ -394,7 +427,7 @@ class Lowering:
     def spread(self, s: Parallel, width: int, facts: Facts) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...], Expr | None]:
         """Cuts a domain into chunks of `width` along its last variable, dealt out to the threads round by round."""
         threads, thread = self.at.threads, THREAD
-        counts = [_number(e) for e in s.extents]
+        counts = [as_int32(e) for e in s.extents]
         counts[-1] = counts[-1] if width == 1 else simplify(Binary("floordiv", counts[-1], Const(width, INT32), INT32), facts)
         chunks = counts[0]
         for c in counts[1:]:
@@ -556,42 +589,13 @@ class Lowering:
 
     def reduce(self, s: Reduce) -> PReduce:
         """A reduction of registers into registers."""
-        src, dst = s.src.buffer, s.dst.buffer
-        layout = self.at.layouts[src]
-        scratch = None
-        if needs_scratch(layout, s.dim):
-            scratch = scratch_tile(src, dst, layout, s.dim, self.scratch if self.at.compact else ())
-            self.scratch += [] if scratch in self.scratch else [scratch]
-        return PReduce(
-            s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, lane_steps(layout, s.dim),
-            partners(layout, s.dim), scratch, s.span,
-        )  # fmt: skip
+        found = planned_reduce(s, self.at.layouts[s.src.buffer], self.scratch if self.at.compact else ())
+        self.scratch += [] if found.scratch is None or found.scratch in self.scratch else [found.scratch]
+        return found
 
     def scan(self, s: Scan) -> PScan:
         """Running sums or maxima of registers in place."""
         buffer = s.dst.buffer
-        layout = self.at.layouts[buffer]
-        scratch = scan_scratch(buffer, layout, s.dim)
-        if scratch is not None:
-            self.scratch.append(scratch)
-        return PScan(s.op, buffer, s.dim, s.reverse, layout, scratch, s.span)
-
-
-def _digits(s: Parallel, layout: FragmentLayout) -> tuple[Var, ...]:
-    """A variable for each register digit, named after the index it is part of: i_0, i_1, j_0 and so on, fastest first."""
-    count: dict[int, int] = {}
-    out: list[Var] = []
-    for g in layout.regs:
-        n = count[g.dim] = count.get(g.dim, -1) + 1
-        out.append(Var(f"{s.vars[g.dim].name}_{n}", kind=VarKind.LOOP))
-    return tuple(out)
-
-
-def _indexed(s: Parallel, facts: Facts) -> Facts:
-    for v, e in zip(s.vars, s.extents, strict=True):
-        facts = facts.with_index(v, e)
-    return facts
-
-
-def _number(e: Expr) -> Expr:
-    return e if e.dtype == INT32 else Const(int(e.value), INT32) if isinstance(e, Const) else e
+        scratch = scan_scratch(buffer, self.at.layouts[buffer], s.dim)
+        self.scratch += [] if scratch is None else [scratch]
+        return PScan(s.op, buffer, s.dim, s.reverse, self.at.layouts[buffer], scratch, s.span)

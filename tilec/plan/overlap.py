@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from tilec.ir.expr import Buffer
 from tilec.plan.barriers import shared_tiles
+from tilec.plan.by_hand.plan import PControl
 from tilec.plan.plan import PBarrier, PSeq, PStmt, Stepped
 from tilec.record import record
 
@@ -56,17 +57,19 @@ def lives(body: PSeq) -> dict[Buffer, Life]:
     return found
 
 
-def overlap(body: PSeq, sizes: Mapping[Buffer, int], alignment: int) -> Overlap:
-    """Places for tiles of these sizes, the largest first, each at the lowest offset where no tile lies that lives with it."""
+def overlap(body: PSeq, sizes: Mapping[Buffer, int], alignment: Mapping[Buffer, int]) -> Overlap:
+    """Places for tiles of these sizes, the largest first, each at the lowest offset of its alignment where no tile lies that lives with
+    it."""
     alive = lives(body)
     whole = Life(0, sum(1 for _ in _units(body)))
     placed: dict[Buffer, tuple[int, int, Life]] = {}
     for b in sorted(sizes, key=lambda b: -sizes[b]):
-        life, size = alive.get(b, whole), -(-sizes[b] // alignment) * alignment
+        step = alignment[b]
+        life, size = alive.get(b, whole), -(-sizes[b] // step) * step
         at = 0
         for start, stop, other in sorted(placed.values(), key=lambda p: p[:2]):
             if life.meets(other) and start < at + size and at < stop:
-                at = stop
+                at = -(-stop // step) * step
         placed[b] = at, at + size, life
     meetings = {
         life.first
@@ -78,8 +81,8 @@ def overlap(body: PSeq, sizes: Mapping[Buffer, int], alignment: int) -> Overlap:
     return Overlap(order, max((stop for _, stop, _ in placed.values()), default=0), frozenset(meetings))
 
 
-def with_meetings(body: PSeq, meetings: frozenset[int]) -> PSeq:
-    """`body` with a barrier in front of the statements of these numbers."""
+def with_meetings(body: PSeq, meetings: frozenset[int], engine: bool = False) -> PSeq:
+    """`body` with a barrier in front of the statements of these numbers, and a fence where the copy `engine` may write next."""
     numbers = iter(range(sum(1 for _ in _units(body))))
 
     def rebuild(seq: PSeq) -> PSeq:
@@ -91,6 +94,7 @@ def with_meetings(body: PSeq, meetings: frozenset[int]) -> PSeq:
                 out.append(Stepped(s.span, rebuild(s.body)))
             else:
                 if next(numbers) in meetings:
+                    out += [PControl("fence", 0)] if engine else []
                     out.append(PBarrier("block", why="tiles that share bytes"))
                 out.append(s)
         return PSeq(tuple(out))

@@ -21,7 +21,7 @@ from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule
-from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
@@ -57,7 +57,6 @@ class Private:
 
 
 Placement: TypeAlias = Registers | SharedTile | Private
-
 Leaf: TypeAlias = Alloc | Let | Store | Atomic | Print | Trap | Evaluate | Break | Continue
 
 
@@ -122,8 +121,7 @@ class PIf:
 class Spread:
     """How the iterations of a tile loop are spread over the threads: by running number.
 
-    Chunk c = round * threads + thread covers `vector` neighbours along the last variable; chunks count the domain row-major.
-    There are `rounds` rounds.
+    Chunk c = round * threads + thread covers `vector` neighbours along the last variable; chunks count the domain row-major, in `rounds`.
     """
 
     threads: int
@@ -154,11 +152,11 @@ ElementKey: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 class TileLoop:
     """Iterations over `vars`, spread over the block by a register layout or by running number.
 
-    With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first) and fragments are
-    read and written in place. `vector` iterations along the last variable go together: memory accesses marked `wide` move
-    that many elements at once, and the last variable then names the first of them. `guard` (over `vars`) drops iterations in
-    the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full unrolling. `rows`: the loop is one
-    store from an mma accumulator, done 16 bytes of a row at a time after an exchange between lanes (see `plan.rows`).
+    With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first). `vector` iterations along the
+    last variable go together: memory accesses marked `wide` move that many elements at once, and the last variable then names the first of
+    them. `guard` (over `vars`) drops iterations in the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full
+    unrolling. `rows`: the loop is one store from an mma accumulator, done 16 bytes of a row at a time after an exchange between lanes (see
+    `plan.rows`).
     """
 
     vars: tuple[Var, ...]
@@ -179,10 +177,11 @@ class TileLoop:
 
 @record
 class AsyncCopy:
-    """A tile copied from global to shared memory in asynchronous chunks of `chunk` elements (4, 8 or 16 bytes).
+    """A tile copied from global to shared memory in asynchronous chunks of `chunk` elements (4, 8 or 16 bytes), iterated as in a
+    TileLoop.
 
-    The iteration space is as in a TileLoop; `src_index` and `dst_index` are those of the first element of a chunk. `valid`
-    tells when the source chunk exists; otherwise zeros are written. None when it always does.
+    `src_index` and `dst_index` are those of the first element of a chunk. `valid` tells when the source chunk exists; otherwise zeros
+    are written. None when it always does.
     """
 
     vars: tuple[Var, ...]
@@ -221,19 +220,29 @@ class PGemm:
     waits: bool = True
     marks: Region | None = None
     rolled: bool = False  # the steps of the product stay a loop
+    in_place: bool = False  # by warp groups of a body whose author orders nothing
 
     @property
     def operands(self) -> tuple[Region, ...]:
-        """Everything it reads."""
+        """What it reads."""
         return (self.a, self.b, self.c) if self.marks is None else (self.a, self.b, self.c, self.marks)
+
+
+@record
+class PGemms:
+    """Products that warp groups queue one behind the other and wait for once: none reads what another one leaves. `meanwhile` is what
+    threads do in front of the wait: copies for a later step, work on other registers."""
+
+    products: tuple[PGemm, ...]
+    meanwhile: tuple[PStmt, ...] = ()
 
 
 @record
 class PReduce:
     """A reduction of a register tile over `dim` into one of layout `src_layout.without(dim)`.
 
-    Registers first, then lanes by shuffles over `lane_steps` (distances of exclusive-or), then the threads that differ in the
-    digits `partners` (place value, size) through `scratch` in shared memory (None when there are none).
+    Registers first, then lanes by shuffles over `lane_steps` (distances of exclusive-or), then the threads that differ in the digits
+    `partners` (place value, size) through `scratch` in shared memory, if any.
     """
 
     op: str
@@ -266,7 +275,7 @@ class PScan:
 @record
 class PBarrier:
     """A barrier: kind block (planned or the author's), team (of those who are here), named, arrive, warp or grid; or `copies`, where each
-    thread waits for its own asynchronous copies. `why` names the tiles it orders, for explain."""
+    thread waits for its own asynchronous copies. `why` names the tiles it orders."""
 
     kind: str = "block"
     id: Expr | None = None
@@ -280,8 +289,8 @@ class Pipeline:
     """A loop whose copies into shared memory run `stages - 1` steps ahead of the rest.
 
     `producers` fill the tiles `versioned`; at step k they write version k % stages. `consumers` see the version of their
-    step. `prefetch_registers` asks for the operands of the GEMM that ends `consumers` to be loaded one k-step early, across
-    the barrier. `asynchronous` is false when every producer copies synchronously (no cp.async groups then).
+    step. `prefetch_registers` asks for the operands of the GEMM that ends `consumers` to be loaded one k-step early, across the barrier.
+    `asynchronous` is false when no producer uses cp.async. With `fenced`, warp groups read what threads have put into the tiles.
     """
 
     var: Var
@@ -295,6 +304,8 @@ class Pipeline:
     asynchronous: bool
     span: Span
     ahead: Var  # counts the steps of the producers, as `var` counts those of the consumers
+    fenced: bool = False
+    full: Buffer | None = None  # the barriers at which the copy engine reports, where it brings tiles
 
 
 @record
@@ -344,10 +355,10 @@ class WarpSpecialized:
 class Streamed:
     """A whole kernel for Hopper that streams tiles `a` and `b` past the tile `held` (see `plan.hopper.attention`).
 
-    Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores; it
-    drops none while `var` is below `clean`, and all from `dead` on: such steps are passed over. `rows` run under the second
-    product of the step before, `late` behind it. `some` tells that every tile has a step. `fragments` are all of the consumers'
-    registers, `setup` scalars, `prologue` what the consumers do before a tile's first step, `epilogue` what after its last.
+    Step by step, scores = held x a, then the author's statements, then out += probs x b. `mask` drops elements of the scores; it drops none
+    while `var` is below `clean`, and all from `dead` on: such steps are passed over. `rows` run under the second product of the step
+    before, `late` behind it. `some`: every tile has a step. `fragments` are all of the consumers' registers, `setup` scalars, `prologue`
+    what the consumers do before a tile's first step, `epilogue` what after its last.
     """
 
     schedule: StreamSchedule
@@ -414,9 +425,9 @@ ChainStep: TypeAlias = Multiply | Settle | Publish | PSeq
 class Chained:
     """A whole kernel for Hopper that chains products (see `plan.hopper.chain`): held tiles, streamed ones, `steps` of the consumers.
 
-    Products into the accumulators `carried` run on into the next step. `held` are brought once a tile, `streams` step by step.
-    `fragments` are registers that live across steps, `passing` those of one step. `setup` are scalars, `prologue` what the
-    consumers do before a tile's first step, `epilogue` what after its last.
+    Products into the accumulators `carried` run on into the next step. `held` are brought once a tile, `streams` step by step. `fragments`
+    are registers that live across steps, `passing` those of one step. `setup` are scalars, `prologue` what the consumers do before a
+    tile's first step, `epilogue` what after its last.
     """
 
     schedule: ChainSchedule
@@ -497,42 +508,17 @@ class BulkStore:
 
 
 PStmt: TypeAlias = (
-    PSeq
-    | WarpSpecialized
-    | Streamed
-    | Chained
-    | BulkAdd
-    | PackRegisters
-    | WhenScaled
-    | JoinLanes
-    | BulkStore
-    | PScalar
-    | PFor
-    | PWhile
-    | PIf
-    | TileLoop
-    | AsyncCopy
-    | FillRegisters
-    | PGemm
-    | PReduce
-    | PScan
-    | PBarrier
-    | PBarriers
-    | PMbarrier
-    | PBulkCopy
-    | PSend
-    | PControl
-    | Pipeline
-    | Fetch
-    | Stepped
-)
+    PSeq | WarpSpecialized | Streamed | Chained | BulkAdd | PackRegisters | WhenScaled | JoinLanes | BulkStore | PScalar | PFor
+    | PWhile | PIf | TileLoop | AsyncCopy | FillRegisters | PGemm | PGemms | PReduce | PScan | PBarrier | PBarriers | PMbarrier | PBulkCopy
+    | PBulkFetch | PSend | PControl | Pipeline | Fetch | Stepped
+)  # fmt: skip
 
 
 @record
 class Variant:
     """One compiled body of a launch. `when` (over extents and parameters; a tensor's name is its address) admits it.
 
-    `facts` are what the body may rely on: ranges and divisors of variables.
+    `facts` are what it may rely on.
     """
 
     symbol: str
@@ -547,7 +533,7 @@ class Variant:
     threads: tuple[int, int, int] | None = None  # where this body takes other threads and another grid than the launch
     grid: tuple[Expr, Expr, Expr] | None = None
     tensor_maps: tuple[TensorMap, ...] = ()  # passed in front of the other arguments
-    hopper: bool = False  # written by hand for Hopper, with instructions that only it has
+    hopper: bool = False  # not one of Hopper's whole kernels, but with instructions that only it has
     arch: str = ""  # the one architecture that this body is for, where the file is for older ones too
     cluster: int = 1  # blocks, neighbours along x, that run together and reach each other's shared memory
     ladder: str = ""  # of `ladder.LADDERS`, "" for bodies that have one configuration only

@@ -19,7 +19,7 @@ from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarK
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Parallel, Seq, Stmt
 from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
-from tilec.layout.shared import CHUNK
+from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
 from tilec.plan.background import in_background
@@ -31,8 +31,10 @@ from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
 from tilec.plan.cut import cut_blocks
 from tilec.plan.domains import static
+from tilec.plan.engine_copies import engine_tiles, with_full
 from tilec.plan.free_threads import free_threads
 from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
+from tilec.plan.in_flight import joined_products
 from tilec.plan.hopper.gemm import plan_gemm
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
@@ -46,10 +48,11 @@ from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, P
 from tilec.plan.raster import panel_rows
 from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
-from tilec.plan.shared import ALIGNMENT, check_limit, place_tiles, tile_layouts
+from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
+from tilec.plan.warp_groups import group_tiles, in_groups
 from tilec.plan.cost import count_bytes, count_flop
 from tilec.plan.workspace import place_workspace
 from tilec.plan.writers import writers
@@ -95,6 +98,7 @@ class _Room:
     options: PlanOptions
     hand: Hand | None = None  # where the author orders the work by barriers
     rung: Rung = FIRST  # of the body at hand
+    groups: bool = False  # whether warp groups may do products of a portable body
     planned: int = 0  # threads before any rung changed them
     whole: Launch | None = None  # the author's launch, where this one has smaller blocks
 
@@ -174,19 +178,24 @@ def _planned(
         room = _threaded(room, (symbol, f"{symbol}__general"), options)
         variants = [*own, *_portable(room, symbol, assumed)]
     else:
-        room = _threaded(room, (symbol, f"{symbol}__general"), options)
+        room = _with_groups(_threaded(room, (symbol, f"{symbol}__general"), options))
         variants = [replace(v, remarks=(*v.remarks, *own)) for v in _portable(room, symbol, assumed)]
     if part is not None:
         text = "several blocks share the work of one: registers do not hold its tiles"
         variants[-1] = replace(variants[-1], remarks=(Diagnostic(Severity.REMARK, "TL0506", text, launch.span), *variants[-1].remarks))
-    one, zero = Const(1, INT32), launch.grid
-    grid = (zero[0], zero[1] if len(zero) > 1 else one, zero[2] if len(zero) > 2 else one)
+    grid = grid_of(launch)
     panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
     together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
     early = launch.waits and options.target.number >= 90 and not together
     early = early and all(v.hopper or not v.tensor_maps for v in variants)  # Hopper's own bodies begin in stream order
     releases = launch.releases and options.target.number >= 90
     return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together, early, releases)
+
+
+def grid_of(launch: Launch) -> tuple[Expr, Expr, Expr]:
+    """The blocks of a launch along x, y and z."""
+    one, blocks = Const(1, INT32), launch.grid
+    return blocks[0], blocks[1] if len(blocks) > 1 else one, blocks[2] if len(blocks) > 2 else one
 
 
 def _in_parts(room: _Room, symbol: str) -> Launch | None:
@@ -223,6 +232,20 @@ def _again(room: _Room, launch: Launch, threads: tuple[int, int, int]) -> _Room:
     return replace(_room(room.kernel, launch, threads, room.options, room.written), whole=room.whole)
 
 
+def _with_groups(room: _Room) -> _Room:
+    """The same, where warp groups may do products: not those of blocks whose author numbers threads of his own in teams."""
+    wanted = room.options.target.has_wgmma and room.options.opt_level >= 2 and bool(room.legal.gemms)
+    return replace(room, groups=wanted)
+
+
+def _legal(room: _Room) -> Legal:
+    """The body with warp groups for the products that they can do, where they may and the rung lets them."""
+    if not room.groups or not room.rung.groups:
+        return room.legal
+    body, threads = operands_in_place(room.launch.body), prod(room.threads)
+    return legalise(body, threads, room.target, _ieee(room.kernel, room.options), groups=True)
+
+
 def _threaded(room: _Room, symbols: tuple[str, ...], options: PlanOptions) -> _Room:
     """The launch with the threads that the rungs of its portable bodies ask for, where the author's source cannot tell."""
     wanted = max(rung_of(room.options.choice, "portable", s)[1].threads for s in symbols)
@@ -234,7 +257,7 @@ def _threaded(room: _Room, symbols: tuple[str, ...], options: PlanOptions) -> _R
 def _portable(room: _Room, symbol: str, assumed: Mapping[Var, int]) -> list[Variant]:
     """The bodies that every machine runs, the best first: one for aligned rows, and one for all others where that tells."""
     best = _variant(room, symbol, assumed, aligned=True)
-    if assumed and _relies(best):
+    if assumed and (_relies(best) or best.tensor_maps):
         return [best, _variant(room, f"{symbol}__general", {}, aligned=False)]
     return [_variant(room, symbol, {}, aligned=True) if assumed else best]
 
@@ -298,9 +321,8 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
     only = options.target.has_wgmma
     name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
     v = _variant(replace(room, legal=legal, target=target, hand=hand), name, divisors, aligned=True)
-    grid = (*launch.grid, *(Const(1, INT32),) * (3 - len(launch.grid)))
     when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
-    own = replace(v, when=when, threads=room.threads, grid=(grid[0], grid[1], grid[2]), arch="" if only else target.name, hopper=True)
+    own = replace(v, when=when, threads=room.threads, grid=grid_of(launch), arch="" if only else target.name, hopper=True)
     if not only:
         return [own, *_portable(room, symbol, divisors)]
     return [own] if when is None else [own, _variant(room, f"{symbol}__general", {}, aligned=False)]
@@ -345,6 +367,7 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     """
     if room.hand is None:
         room = replace(room, rung=rung_of(room.options.choice, "portable", symbol)[1])
+        room = replace(room, legal=_legal(room))
     stages_asked = [s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)]
     asked = max(stages_asked, default=0)
     if 1 in stages_asked and room.options.opt_level >= 2 and room.hand is None:
@@ -386,35 +409,41 @@ def _body(
         r.buffer for s in walk_stmt(legal.body) if isinstance(s, Gemm) and legal.gemms[id(s)].kind == "mma" for r in (s.a, s.b)
     )
     layouts = tile_layouts(_shared_buffers(legal.body), operands, compact)
-    bulk = hand_layouts(legal.body, legal.gemms) if room.hand is not None and room.hand.hopper else {}
+    bulk = _bulk_layouts(room)
     layouts |= bulk
     short = not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count)
     setting = Setting(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
-        short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90, least,
+        short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90, least, aligned and _has_engine(room),
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)
-    fixed = operands | (_bulk_tiles(legal.body) if room.hand is not None else frozenset())
+    fixed = operands | bulk.keys() | (_bulk_tiles(legal.body) if room.hand is not None else frozenset())
     if better := choose_layouts(body, layouts, fixed, lowering.elements, room.threads, launch.thread_vars):
         layouts |= better
         lowering = _lowering(room, setting)
         body = lowering.sequence((legal.body,), facts, True)
     if room.hand is not None:
         body = with_barriers(body, room.hand.hopper or launch.cluster != ALONE)
+    body = with_full(body, lowering.fetches)
+    bulk |= {b: layouts[b] for b in engine_tiles(lowering.fetches, layouts.__getitem__)}
     versions = {b: p.stages for p in walk_plan(body) if isinstance(p, Pipeline) for b in p.versioned}
     layouts |= tile_layouts(lowering.scratch, frozenset())
     tiles, total = place_tiles(layouts, versions, bulk)
     apart = total
-    if total > room.target.shared_per_block_max and room.hand is None and launch.cluster == ALONE:
-        shared = overlap(body, {b: t.bytes for b, t in tiles.items() if storage(b) is b}, ALIGNMENT)
-        body = with_meetings(body, shared.meetings)
-        tiles, total = place_tiles(layouts, versions, offsets=shared.offsets)
+    wanted = total > room.target.shared_per_block_max or in_groups(legal.gemms)
+    if wanted and room.hand is None and launch.cluster == ALONE:
+        steps = {b: BULK_ALIGNMENT if b in bulk else ALIGNMENT for b in tiles}
+        shared = overlap(body, {b: t.bytes for b, t in tiles.items() if storage(b) is b}, steps)
+        if total > room.target.shared_per_block_max or _more_blocks(room, total, shared.total):
+            body = with_meetings(body, shared.meetings, bool(lowering.fetches))
+            tiles, total = place_tiles(layouts, versions, offsets=shared.offsets)
     reads, writes = touched([legal.body])
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both),
                           room.hand is not None and room.hand.ordered)  # fmt: skip
+    body = joined_products(body) if room.hand is None and in_groups(legal.gemms) else body
     if room.hand is None and total == apart and not any(isinstance(s, Gemm) for s in walk_stmt(legal.body)):
         body = in_background(body, lowering.elements, frozenset(map(storage, writes)))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
@@ -422,9 +451,31 @@ def _body(
         if isinstance(s, Alloc) and s.buffer.scope in (Scope.LOCAL, Scope.VAR):
             placements[s.buffer] = Private()
     out = Variant(symbol, None, facts, body, placements, dict(lowering.elements), total, _registers(legal), legal.remarks)
+    out = replace(out, hopper=room.hand is None and in_groups(legal.gemms), tensor_maps=tuple(lowering.maps))
     if isinstance(lowering, HandLowering):
-        out = replace(out, tensor_maps=tuple(lowering.maps), remarks=(*out.remarks, *lowering.remarks))
+        out = replace(out, remarks=(*out.remarks, *lowering.remarks))
+    if out.tensor_maps and room.hand is None:  # the launcher tries it before all others
+        out = replace(out, threads=room.threads, grid=grid_of(launch))
     return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, not aligned)
+
+
+def _more_blocks(room: _Room, apart: int, together: int) -> bool:
+    """True when so many more blocks share a multiprocessor where tiles share bytes."""
+    now, then = (room.target.blocks_that_fit(prod(room.threads), _registers(room.legal), n) for n in (apart, together))
+    return then > now
+
+
+def _has_engine(room: _Room) -> bool:
+    """True where the copy engine may bring tiles: beside products of warp groups in blocks that are launched on their own."""
+    together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(room.launch.body))
+    return in_groups(room.legal.gemms) and room.launch.cluster == ALONE and not together and room.hand is None
+
+
+def _bulk_layouts(room: _Room) -> dict[Buffer, SharedLayout]:
+    """The layouts of tiles that the copy engine or products of warp groups want in swizzled rows."""
+    if room.hand is None:
+        return group_tiles(walk_stmt(room.legal.body), room.legal.gemms)
+    return hand_layouts(room.legal.body, room.legal.gemms) if room.hand.hopper else {}
 
 
 def _lowering(room: _Room, setting: Setting) -> Lowering:
@@ -445,6 +496,8 @@ def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr |
     """When the launcher may choose this body: pointers of wide accesses aligned, rows a whole number of chunks."""
     if not aligned:
         return None
+    if v.tensor_maps:
+        return condition_of(v, divisors)
     tests: list[Expr] = []
     wide = _wide_tensors(v)
     for b in (b for b in wide if not b.workspace and b.address is None):  # the launcher, or nobody, knows about those
@@ -496,7 +549,7 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
     narrow = any(g.op.a_dtype.bits != 16 for g in products)
     late = short or rung.short
-    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late)
+    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late, in_groups(room.legal.gemms))
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     largest = max((layout.registers * b.dtype.bytes for b, layout in room.legal.layouts.items()), default=0) // 4 * now * rung.cut
@@ -509,7 +562,7 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         cut = x.cut if x.cut in cuts else 1
         if largest >= room.target.registers_for(threads) * threads * cut:
             return None
-        return bound, threads, x.short or short, steps, cut
+        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms)
 
     below = next_rung("portable", number, effect)
     return replace(v, ladder="portable", rung=number, below=below, strain=strain, least=_least(rung, launch))

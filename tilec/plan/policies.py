@@ -27,7 +27,7 @@ def policies(stmts: Iterable[Stmt], threads: int) -> dict[int, str]:
     out = {id(g): _own(g) for g in gemms}
     if len(gemms) < 2:
         return out
-    kin = _kin(stmts)
+    kin = kin_of(stmts)
     operands = {kin.get(b, b) for g in gemms for b in _row_operands(g)}
     for g in gemms:
         rows = static(g.c.extents[-2]) or 1
@@ -55,7 +55,7 @@ def _row_operands(g: Gemm) -> list[Buffer]:
     return [*out, g.b.buffer] if g.b.buffer.scope is Scope.FRAGMENT and g.trans_b else out
 
 
-def _kin(stmts: Iterable[Stmt]) -> dict[Buffer, Buffer]:
+def kin_of(stmts: Iterable[Stmt]) -> dict[Buffer, Buffer]:
     """For each fragment one that stands for all fragments of its shape that element-wise statements tie to it."""
     kin: dict[Buffer, Buffer] = {}
 

@@ -10,7 +10,9 @@ from math import prod
 
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Scope
+from tilec.ir.tile import Reduce
 from tilec.layout.fragment import FragmentLayout, thread_places
+from tilec.plan.plan import PReduce
 
 WARP = 32
 
@@ -63,3 +65,12 @@ def scratch_tile(src: Buffer, dst: Buffer, layout: FragmentLayout, dim: int, kno
     shape = (Const(results, INT32), Const(slots, INT32))
     alike = (b for b in known if (b.dtype, b.shape) == (dst.dtype, shape))
     return next(alike, None) or Buffer(f"{src.name}_parts", dst.dtype, shape, Scope.SHARED, span=src.span)
+
+
+def planned_reduce(s: Reduce, layout: FragmentLayout, known: Sequence[Buffer]) -> PReduce:
+    """A reduction of registers of this layout into registers; `known` are scratch tiles that it may use."""
+    src, dst = s.src.buffer, s.dst.buffer
+    scratch = scratch_tile(src, dst, layout, s.dim, known) if needs_scratch(layout, s.dim) else None
+    return PReduce(
+        s.op, src, dst, s.dim, s.clear, s.nan_propagate, layout, lane_steps(layout, s.dim), partners(layout, s.dim), scratch, s.span,
+    )  # fmt: skip

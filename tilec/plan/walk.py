@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.plan.plan import Chained, PFor, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled
+from tilec.plan.plan import (
+    Chained, PFor, PGemms, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled,
+)  # fmt: skip
 
 
 def plan_children(s: PStmt) -> tuple[PStmt, ...]:
@@ -16,6 +18,8 @@ def plan_children(s: PStmt) -> tuple[PStmt, ...]:
             return (s.body,)
         case PIf():
             return (s.then, s.orelse)
+        case PGemms(products):
+            return (*products, *s.meanwhile)
         case Pipeline():
             return (s.producers, s.consumers)
         case WarpSpecialized():

@@ -1,6 +1,7 @@
 // mbarriers, the copy engine, stmatrix, proxy fences and register hand-over.
 //
 // A load or store happens when it is queued (eager), when someone waits for it (lazy), or some time between (random).
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -275,9 +276,9 @@ void wake_waiting() {
 void remember_region(const void* p, int line) {
   const Region* const region = find_region(p);
   if (region == nullptr || !region->shared) fail("fault", line, describe_access(p, 1, region) + ", not in shared memory");
-  for (const Region* r : known)
-    if (r == region) return;
-  known.push_back(region);
+  // Of tiles that share bytes, kept apart here, the one named last is meant.
+  known.erase(std::remove(known.begin(), known.end(), region), known.end());
+  known.insert(known.begin(), region);
 }
 
 char* shared_at(unsigned address, int line) {
@@ -400,6 +401,7 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
 }
 
 void tilec_fence_proxy_async() {
+  races_proxy_fence();
   std::vector<Unfenced>& mine = unfenced[static_cast<size_t>(current->index) / 32];
   std::vector<Unfenced> rest;
   for (Unfenced u : mine) {

@@ -120,13 +120,15 @@ void add_to(void* d, const Product& p, int i, double sum) {
   }
 }
 
-// The a of a product that lies in registers, as it is now: words (row g), (row g + 8), then both eight columns further.
+// The a of a product that lies in registers, as it is now: words (row g), (row g + 8), then both half the depth further.
 void read_held(const Product& p, std::vector<float>& out) {
-  out.resize(64 * 16);
+  const int depth = depth_of(p.kind), per = depth / 8, bits = 32 / per;  // elements of a word, and bits of one
+  out.resize(static_cast<size_t>(64 * depth));
   for (int m = 0; m < 64; ++m)
-    for (int k = 0; k < 16; ++k) {
-      const unsigned word = p.held[m / 16 * 32 + m % 8 * 4 + k % 8 / 2][k / 8 * 2 + m % 16 / 8];
-      out[static_cast<size_t>(m * 16 + k)] = decode(p.kind, word >> k % 2 * 16 & 0xffff);
+    for (int k = 0; k < depth; ++k) {
+      const unsigned word = p.held[m / 16 * 32 + m % 8 * 4 + k % (depth / 2) / per][k / (depth / 2) * 2 + m % 16 / 8];
+      const unsigned mask = bits == 32 ? 0xffffffffu : (1u << bits) - 1;
+      out[static_cast<size_t>(m * depth + k)] = decode(p.kind, word >> k % per * bits & mask);
     }
 }
 

@@ -24,6 +24,7 @@ namespace {
 int threads_of_block = 0, ranks = 1;
 unsigned last_full[most_ranks];  // what a block did until the last barrier of all its threads comes before all it does after it
 std::vector<Clock> seen;         // by rank and thread
+std::vector<ProxyFence> fences;  // the last one of each
 
 struct Arrival {
   int thread;
@@ -69,7 +70,7 @@ bool unordered(Event earlier, Event mine) {
   if (earlier == 0) return false;
   if (time_of(earlier) == in_flight) return true;
   const Clock& known = row(rank_of(mine), thread_of(mine));
-  if (by_engine(earlier)) return time_of(earlier) > known[engines_of(rank_of(earlier))];
+  if (by_engine(earlier)) return time_of(earlier) > known[engines_of(earlier)];
   if (rank_of(earlier) == rank_of(mine) && (thread_of(earlier) == thread_of(mine) || time_of(earlier) <= last_full[rank_of(mine)])) return false;
   return time_of(earlier) > known[warp_of(rank_of(earlier), thread_of(earlier))];
 }
@@ -123,9 +124,12 @@ void share_within(int rank) {
 
 // Only the engines' part of it: within one block the rest follows from `last_full`.
 void share_engines() {
-  unsigned latest = 0;
-  for (int i = 0; i < threads_of_block; ++i) latest = std::max(latest, row(0, i)[engines_of(0)]);
-  for (int i = 0; i < threads_of_block; ++i) row(0, i)[engines_of(0)] = latest;
+  for (size_t g = 0; g < most_groups; ++g) {
+    const size_t slot = engines_of(0, static_cast<int>(g) * 128);
+    unsigned latest = 0;
+    for (int i = 0; i < threads_of_block; ++i) latest = std::max(latest, row(0, i)[slot]);
+    for (int i = 0; i < threads_of_block; ++i) row(0, i)[slot] = latest;
+  }
 }
 
 void arrive_at(Phase& phase) {
@@ -141,6 +145,8 @@ void end_phase(Phase& phase) {
 }  // namespace
 
 Clock& clock_of(const Thread& thread) { return row(thread.rank, thread.index); }
+
+ProxyFence& proxy_fence_of(int rank, int thread) { return fences[static_cast<size_t>(rank * threads_of_block + thread)]; }
 
 void merge(Clock& into, const Clock& from) {
   const size_t used = static_cast<size_t>(ranks) * most_warps;
@@ -174,6 +180,7 @@ void races_start_cluster(int blocks, int count) {
   threads_of_block = count;
   std::fill(last_full, last_full + most_ranks, 0);
   seen.assign(static_cast<size_t>(blocks * count), {});
+  fences.assign(static_cast<size_t>(blocks * count), {});
   for (auto& of_block : arrivals)
     for (auto& list : of_block) list.clear();
   phases.clear();
@@ -231,7 +238,7 @@ void races_mbarrier_over(const void* barrier) {
 }
 
 void races_mbarrier_tells(const void* barrier, Event event) {
-  unsigned& over = phases[barrier].over[engines_of(rank_of(event))];
+  unsigned& over = phases[barrier].over[engines_of(event)];
   over = std::max(over, time_of(event));
 }
 
@@ -240,6 +247,12 @@ void races_mbarrier_wait(const void* barrier, unsigned count) {
   settle_doubt();
   races_bulk_seen(barrier, count);
   merge(clock_of(*current), phases[barrier].over);
+}
+
+void races_proxy_fence() {
+  if (shadow == nullptr) return;
+  settle_doubt();
+  proxy_fence_of(current->rank, current->index) = {now++, last_full[current->rank], clock_of(*current)};
 }
 
 void races_cluster_arrive() {

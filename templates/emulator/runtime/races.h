@@ -27,14 +27,23 @@ struct Shadow {
 };
 extern Shadow* shadow;  // one for each byte of the arena; null without the check
 
-// Up to when the accesses of each warp of the cluster, and of each block's engines, come before something.
-constexpr size_t most_warps = 33;  // of a block: 32, then its engines
+// Up to when the accesses of each warp of the cluster, and of the engines of each block for each of its warp groups, come before something.
+constexpr size_t most_warps = 40;  // of a block: 32, then the engines by the warp group that they work for
+constexpr size_t most_groups = 8;
 using Clock = std::array<unsigned, most_ranks * most_warps>;
 extern unsigned now;
 Clock& clock_of(const Thread& thread);
 inline size_t warp_of(int rank, int thread) { return static_cast<size_t>(rank) * most_warps + static_cast<size_t>(thread) / 32; }
-inline size_t engines_of(int rank) { return static_cast<size_t>(rank) * most_warps + most_warps - 1; }
+inline size_t engines_of(int rank, int thread) { return static_cast<size_t>(rank) * most_warps + 32 + static_cast<size_t>(thread) / 128; }
+inline size_t engines_of(Event e) { return engines_of(rank_of(e), thread_of(e)); }
 void merge(Clock& into, const Clock& from);
+
+// A fence between what threads do and what engines see: when the thread was there, and what it knew to be over.
+struct ProxyFence {
+  unsigned own = 0, full = 0;
+  Clock known = {};
+};
+ProxyFence& proxy_fence_of(int rank, int thread);
 
 void settle_doubt();
 void note_access(const void* p, size_t bytes, bool write, Event event);

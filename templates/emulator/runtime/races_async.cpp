@@ -37,6 +37,16 @@ void land_parts(const Flight& f, Event event) {
     }
 }
 
+// What a thread has written is seen by an engine if the writer has fenced since, or whoever issues the operation has, knowing of it.
+bool fenced(Event written) {
+  if (written == 0 || by_engine(written)) return true;
+  const ProxyFence& writers = proxy_fence_of(rank_of(written), thread_of(written));
+  if (time_of(written) <= writers.own) return true;
+  const ProxyFence& mine = proxy_fence_of(current->rank, current->index);
+  const bool own = rank_of(written) == current->rank;
+  return (own && time_of(written) <= mine.full) || time_of(written) <= mine.known[warp_of(rank_of(written), thread_of(written))];
+}
+
 std::deque<Flight>::iterator find_flight(int id) {
   return std::find_if(flights.begin(), flights.end(), [id](const Flight& f) { return f.id == id; });
 }
@@ -59,7 +69,13 @@ void races_copy_landed(const Thread& thread, const void* dst, size_t bytes) {
 int races_bulk_issued(const std::vector<std::pair<const char*, size_t>>& parts, bool write, int line) {
   if (shadow == nullptr) return 0;
   const Event event = make_event(now++, current->rank, current->index, true, line_bit | static_cast<unsigned>(line));
-  for (const auto& [p, bytes] : parts) note_access(p, bytes, write, flying(event));
+  for (const auto& [p, bytes] : parts) {
+    note_access(p, bytes, write, flying(event));
+    for (size_t i = 0; i < bytes && !write; ++i)
+      if (const Event before = shadow[p + i - arena_begin].write; !fenced(before))
+        fail("fault", line, "an asynchronous operation reads " + describe_access(p + i, 1, find_region(p + i)) +
+                                ", which a thread has written without fence_proxy_async since, in " + name_race_place(place_of(before)));
+  }
   flights.push_back({++last_id, parts, write, event, nullptr, 0});
   return last_id;
 }
@@ -81,7 +97,7 @@ void races_bulk_seen(const void* barrier, unsigned count) {
     }
     land_parts(*f, f->event);
     races_mbarrier_tells(barrier, f->event);
-    unsigned& known = mine[engines_of(rank_of(f->event))];
+    unsigned& known = mine[engines_of(f->event)];
     known = std::max(known, time_of(f->event));
     f = flights.erase(f);
   }
@@ -103,7 +119,7 @@ void races_product_waited(int id, unsigned time) {
     land_parts(*f, f->event);
     flights.erase(f);
   }
-  unsigned& known = clock_of(*current)[engines_of(current->rank)];
+  unsigned& known = clock_of(*current)[engines_of(current->rank, current->index)];
   known = std::max(known, time);
 }
 

@@ -177,6 +177,7 @@ void races_warp_barrier(unsigned lanes, int first_thread);
 void races_mbarrier_arrive(const void* barrier);                // by the current thread
 void races_mbarrier_over(const void* barrier);                  // a phase has ended
 void races_mbarrier_wait(const void* barrier, unsigned phases);  // the current thread has seen so many of them end
+void races_proxy_fence();     // of the current thread
 void races_cluster_arrive();  // at the barrier of the cluster, by the current thread
 void races_cluster_over();    // all have come
 void races_cluster_wait();    // the current thread has seen that

@@ -15,16 +15,14 @@ from tilec.diagnostics import Diagnostic, Label, Severity, error
 from tilec.analysis.ranges import divisor
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
-from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Parallel, Region, Stmt
-from tilec.ir.visit import stmt_children, stmt_exprs, storage, walk_stmt
+from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Region, Stmt
+from tilec.ir.visit import stmt_exprs, storage, walk_stmt
 from tilec.plan.by_hand.tiles import bulk_boxes, operand_fits
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import add, static
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
-from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.lower import Lowering
-from tilec.plan.pipelines import touched
-from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped, TileLoop
+from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped
 from tilec.record import record
 
 
@@ -41,25 +39,18 @@ class Hand:
 
 @dataclass(slots=True)
 class HandLowering(Lowering):
-    """One pass over such a launch. `meeting` are the named barriers of teams, `maps` the tensors behind bulk copies."""
+    """One pass over such a launch. `meeting` are the named barriers of teams."""
 
     hand: Hand = field(kw_only=True)
     team: Team | None = None
     meeting: dict[Team, int] = field(default_factory=dict)
-    maps: dict[TensorMap, None] = field(default_factory=dict)
     remarks: list[Diagnostic] = field(default_factory=list)
-    engine: frozenset[Buffer] | None = None  # see `seen_by_engine`
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
-        """One statement; behind one that writes what the copy engine or warp groups will read, a fence lets them see it."""
+        """One statement; of a branch that all threads of the team take, its side."""
         if isinstance(s, If) and (side := self.one_side(s, facts)) is not None:
             return list(self.sequence((side,), facts, uniform).body)
-        out = Lowering.statement(self, s, facts, uniform)
-        whole = not stmt_children(s) or isinstance(s, Parallel) or (len(out) == 1 and isinstance(out[0], TileLoop))
-        if not whole or isinstance(s, BulkCopy):
-            return out
-        written = touched([s])[1] & self.seen_by_engine()
-        return [*out, PControl("fence", 0, span=s.span)] if written and out else out
+        return Lowering.statement(self, s, facts, uniform)
 
     def one_side(self, s: If, facts: Facts) -> Stmt | None:
         """The side of a branch that all threads of the team take; None where they part, or it depends on more."""
@@ -74,9 +65,7 @@ class HandLowering(Lowering):
         if self.engine is None:
             copies = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, BulkCopy)]
             found = [s.src.buffer for s in copies if self.hand.hopper or s.dst.buffer.peer is not None]
-            gemms = [s for s in walk_stmt(self.at.launch_body) if isinstance(s, Gemm) and self.at.gemms[id(s)].kind == "wgmma"]
-            found += [r.buffer for s in gemms for r in (s.a, s.b)]
-            self.engine = frozenset(storage(b) for b in found if b.scope is Scope.SHARED)
+            self.engine = Lowering.seen_by_engine(self) | {storage(b) for b in found if b.scope is Scope.SHARED}
         return self.engine
 
     def part(self, s: If, facts: Facts, uniform: bool) -> PIf | None:

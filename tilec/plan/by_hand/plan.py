@@ -65,6 +65,20 @@ class PBulkCopy:
 
 
 @record
+class PBulkFetch:
+    """Inside a pipeline: whole tiles queued by the first thread for a later step; the barrier of the stage, an element of `full`,
+    counts its arrival and their bytes."""
+
+    copies: tuple[PBulkCopy, ...]
+    full: Buffer
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all boxes, parts out of range included."""
+        return sum(c.bytes for c in self.copies)
+
+
+@record
 class PSend:
     """`bytes` from element `offset` of a shared tile, to element `there` of one of the block `peer` of the cluster, queued by the first
     thread that is here; one arrival at the barrier there, which expects these bytes."""
