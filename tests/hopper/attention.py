@@ -125,7 +125,8 @@ class Attention:
 
 def streams(compiled: Compiled) -> bool:
     """True when the launcher's first choice is the body that streams tiles."""
-    return "wgmma_settle" in compiled.cu
+    first = compiled.plans[0].launches[0].variants[0]
+    return bool(first.tensor_maps) and not first.hopper
 
 
 def error(got: Array, want: Array) -> float:
