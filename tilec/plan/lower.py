@@ -279,14 +279,13 @@ class Lowering:
         else:
             consumers = spread_fetches(parts.producers, consumers)
         sooner = not self.at.short and prefetches(consumers, parts.versioned)
-        by_threads = [p for _, p in loading]
         own = [Stepped(span, PSeq((p if cond is None else PIf(cond, PSeq((p,)), PSeq(()), span),))) for span, p in loading]
         queued = [] if fetch is None else [Stepped(fetch.copies[0].span, PSeq((fetch,)))]
         engine = frozenset() if fetch is None else frozenset(storage(c.tile) for c in fetch.copies)
         seen = bool(self.seen_by_engine() & (frozenset(parts.versioned) - engine))
         return Pipeline(
             s.var, s.start, s.stop, stages, parts.versioned, PSeq((*queued, *own)), consumers, sooner,
-            any(isinstance(p, AsyncCopy) for p in by_threads), s.span, ahead, seen, None if fetch is None else fetch.full,
+            any(isinstance(p, AsyncCopy) for _, p in loading), s.span, ahead, seen, None if fetch is None else fetch.full,
         )  # fmt: skip
 
     def by_engine(self, s: For, stages: int, parts: Split, ahead: Var, facts: Facts) -> tuple[PBulkFetch, frozenset[int]] | None:
