@@ -60,6 +60,7 @@ _SHORT = "operands in front of their use take registers"
 _ROLLED = "the assembler moves loads of later steps of a product to the front"
 _THREADS = "256 threads are the most of which each may have 255 registers"
 _MORE = "each of more threads holds less of the tiles"
+_WARPS = "by mma.sync warps share a tile otherwise than warp groups must"
 _CUT = "all threads together have too few registers for the tile"
 
 _PLAIN = (
@@ -114,7 +115,7 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("half blocks", _CUT, carries=False, cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
-    "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", groups=False) for r in _PLAIN)),
+    "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in _PLAIN)),
 }
 """The rungs of each kind of body: of an author who orders the work (none to choose), products of Hopper's own, those whose blocks
 work in pairs, streamed tiles, chains, all others."""
