@@ -144,12 +144,12 @@ class Vouched:
     `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only
     stores; one that computes; one that reads a tensor besides; the same in parts. `beside`: what one that reads leaves at least.
     `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`: how many more with the
-    held tile among them; `statement`: for each statement between the products beyond `statements`.
-    `plain`, `half`, `narrow`, `groups`: hundredths of the registers that the estimate of a portable body may take, if it has no
-    products, products of 16 bits, others, products of warp groups; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for
-    all whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they
-    read any; `loose`: where elements are copied one by one and all loads may be in flight; `crowd`: what goes off each share
-    with more than `most_threads`, whose registers are so few that addresses tell.
+    held tile among them; `statement`: for each statement between the products beyond `statements`. `plain`, `half`, `narrow`, `groups`:
+    hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits, others,
+    products of warp groups; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for all
+    whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they read
+    any; `loose`: where elements are copied one by one and all loads may be in flight; `crowd`: what goes off each share with more than
+    `most_threads`, whose registers are so few that addresses tell.
     """
 
     stores: int = 192
