@@ -25,6 +25,7 @@ BUDGETS = {
     "endless lambda": "f = lambda n: f(n)\nV = f(0)\n",
     "power": "V = 10**10**10\n",
     "shift": "V = 1 << 10**9\n",
+    "shift past all memory": "V = 1 << 10**12\n",
     "string": "V = 'a' * 10**10\n",
     "list": "V = [0] * 10**10\n",
     "range": "V = list(range(10**10))\n",
@@ -85,6 +86,13 @@ def test_budgets_end_the_evaluation(text: str) -> None:
 def test_what_no_kernel_needs_is_never_evaluated(text: str) -> None:
     kernels = read(Request("fine.py", HEAD + text.replace("V", "unused") + "V = 3\n" + KERNEL)).kernels
     assert [k.symbol for k in kernels] == ["k"]
+
+
+def test_files_of_too_many_words_are_refused_before_they_are_parsed() -> None:
+    table = "V = [" + ", ".join(["1"] * 100_001) + "]\n"
+    error = fault(HEAD + table + KERNEL)
+    assert error.diagnostics[0].code == "TL0103"
+    assert "tensors" in error.diagnostics[0].help
 
 
 @pytest.mark.parametrize("text", NESTED.values(), ids=NESTED.keys())

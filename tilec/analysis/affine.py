@@ -57,8 +57,19 @@ def affine(e: Expr, exact: Callable[[Expr], bool] = _never, value: Callable[[Var
     atoms. `value(var)` gives the expression that a variable stands for, or None.
     """
 
+    return _affine(e, exact, value, {})
+
+
+def _affine(e: Expr, exact: Callable[[Expr], bool], value: Callable[[Var], Expr | None], known_forms: dict[Var, Linear]) -> Linear:
+    """The same; `known_forms` are those of variables met before, so that a chain of `y = x + x` takes one visit each, not 2^n."""
     terms: dict[Expr, int] = {}
     const = 0
+
+    def add_form(form: Linear, scale: int) -> None:
+        nonlocal const
+        const += scale * form.const
+        for term, c in form.terms.items():
+            terms[term] = terms.get(term, 0) + scale * c
 
     def add(e: Expr, scale: int) -> None:
         nonlocal const
@@ -72,12 +83,13 @@ def affine(e: Expr, exact: Callable[[Expr], bool] = _never, value: Callable[[Var
             case Cast() if exact(e):
                 add(e.a, scale)
             case Var() if (known := value(e)) is not None:
-                add(known, scale)
+                if e not in known_forms:
+                    known_forms[e] = _affine(known, exact, value, known_forms)
+                add_form(known_forms[e], scale)
             case _:
                 terms[e] = terms.get(e, 0) + scale
 
     def add_binary(e: Binary, scale: int) -> None:
-        nonlocal const
         a, b = e.a, e.b
         if e.op == "add" or e.op == "sub":
             add(a, scale)
@@ -85,10 +97,7 @@ def affine(e: Expr, exact: Callable[[Expr], bool] = _never, value: Callable[[Var
         elif e.op == "mul" and isinstance(b, Const):
             add(a, scale * int(b.value))
         elif e.op == "mul":
-            product = _product(affine(a, exact, value), affine(b, exact, value), e)
-            const += scale * product.const
-            for term, c in product.terms.items():
-                terms[term] = terms.get(term, 0) + scale * c
+            add_form(_product(_affine(a, exact, value, known_forms), _affine(b, exact, value, known_forms), e), scale)
         elif e.op == "shl" and isinstance(b, Const) and 0 <= b.value < e.dtype.bits:
             add(a, scale << int(b.value))
         else:

@@ -18,6 +18,9 @@ from tilec.ir.expr import Binary, Compare, Const, Expr, Load, Logical, Unary, Va
 from tilec.ir.kernel import Launch
 from tilec.ir.visit import walk_expr
 
+MAX_DEPTH = 64
+"""Names that stand for expressions of names and so on: behind so many of them a name is only a name."""
+
 _NEVER_NEGATIVE = (VarKind.BLOCK, VarKind.THREAD, VarKind.EXTENT)
 
 
@@ -25,7 +28,8 @@ _NEVER_NEGATIVE = (VarKind.BLOCK, VarKind.THREAD, VarKind.EXTENT)
 class VarFacts:
     """What is known about one variable: `lo <= v <= hi`, `divisor` divides v, and bounds that are expressions.
 
-    `below` says v < below, `at_least` says v >= at_least, `equals` says v has that value (a Let without loads).
+    `below` says v < below, `at_least` says v >= at_least, `equals` says v has that value (a Let without loads), which is made of
+    names in `depth` steps.
     """
 
     lo: int | None = None
@@ -34,6 +38,7 @@ class VarFacts:
     at_least: Expr | None = None
     below: Expr | None = None
     equals: Expr | None = None
+    depth: int = 0
 
 
 _NOTHING = VarFacts()
@@ -48,6 +53,8 @@ class Facts:
     """Ranges of variables found so far: they follow from `known`, so remembering them changes no answer."""
     seen: dict[int, tuple[Expr, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The same for expressions, by identity: one that is part of another many times over is looked into once."""
+    divisors: dict[int, tuple[Expr, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The same for divisors of expressions."""
 
     def about(self, var: Var) -> VarFacts:
         """The entry of `var`, or an empty one."""
@@ -95,9 +102,11 @@ class Facts:
 
     def with_let(self, var: Var, value: Expr) -> Facts:
         """Adds that `var` has the value of `value`; forgotten when the value reads memory, which may change."""
-        if any(isinstance(e, Load) for e in walk_expr(value)) or not (var.dtype.is_int and value.dtype == var.dtype):
+        parts = tuple(walk_expr(value))
+        if any(isinstance(e, Load) for e in parts) or not (var.dtype.is_int and value.dtype == var.dtype):
             return self
-        return self._with(var, replace(self.about(var), equals=value))
+        depth = 1 + max((self.about(e).depth for e in parts if isinstance(e, Var)), default=0)
+        return self if depth > MAX_DEPTH else self._with(var, replace(self.about(var), equals=value, depth=depth))
 
     def with_loop(self, var: Var, start: Expr, stop: Expr, step: Expr) -> Facts:
         """Adds the range of a loop variable inside the body of `for var in range(start, stop, step)`."""

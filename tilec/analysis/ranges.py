@@ -310,7 +310,11 @@ def divisor(e: Expr, facts: Facts = NO_FACTS) -> int:
     lo, hi = interval(e, facts)
     if lo == hi:
         return abs(lo)
-    return _divisor(e, facts)
+    if facts is NO_FACTS:
+        return _divisor(e, Facts())
+    if id(e) not in facts.divisors:
+        facts.divisors[id(e)] = e, _divisor(e, facts)
+    return facts.divisors[id(e)][1]
 
 
 def linear_divisor(form: Linear, facts: Facts = NO_FACTS) -> int:

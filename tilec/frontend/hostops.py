@@ -73,7 +73,7 @@ def _bound(op: str, a: Any, b: Any) -> None:
         bits = a.bit_length() * b
     elif whole and op == "shl" and b > 0:
         bits = a.bit_length() + b
-    if bits > MAX_BITS and a not in (0, 1, -1):
+    if bits > MAX_BITS and a not in ((0, 1, -1) if op == "pow" else (0,)):
         raise HostError(f"the result would have more than {MAX_BITS} bits")
 
 

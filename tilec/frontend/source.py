@@ -22,6 +22,8 @@ MAX_BYTES = 4 << 20
 MAX_BRACKETS = 100
 MAX_CHAIN = 400
 MAX_ELIFS = 1000
+MAX_WORDS = 100_000
+"""Names, literals, operators and brackets of a file: the parser and its places take some 50 us for each."""
 
 _TOKEN = re.compile(
     r"""(?P<string>[rRbBfFuU]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
@@ -122,15 +124,19 @@ def _syntax_error(path: str, code: str, fault: cst.ParserSyntaxError | cst.CSTVa
 
 
 def check_nesting(path: str, code: str) -> None:
-    """Raises TL0110 before the parser sees text that is nested too deeply for it."""
+    """Raises TL0110 before the parser sees text that is nested too deeply for it, TL0103 for text that it would take too long for."""
     for depth, line, col in _depths(code):
-        raise error("TL0110", f"this code is nested too deeply ({depth})", Span(path, line, col, line, col + 1),
-                    help="split the expression into several statements")  # fmt: skip
+        place = Span(path, line, col, line, col + 1)
+        if not depth:
+            help = "large tables are data: pass them as tensors"
+            raise error("TL0103", f"the file has more than {MAX_WORDS} names, literals and operators", place, help=help)
+        raise error("TL0110", f"this code is nested too deeply ({depth})", place, help="split the expression into several statements")
 
 
 def _depths(code: str) -> Iterator[tuple[str, int, int]]:
-    """Places where a statement passes the limits: open brackets, links of one chain of operators, lambdas, elifs."""
-    chains, lambdas, elifs = [0], 0, 0
+    """Places where a statement passes the limits: open brackets, links of one chain of operators, lambdas, elifs; where the file
+    becomes too large, with an empty text."""
+    chains, lambdas, elifs, words = [0], 0, 0, 0
     line, start = 1, 0
     for token in _TOKEN.finditer(code):
         kind, text, at = token.lastgroup, token.group(), token.start()
@@ -155,6 +161,9 @@ def _depths(code: str) -> Iterator[tuple[str, int, int]]:
                 chains[-1] += 1
                 lambdas += text == "lambda"
                 elifs += text == "elif"
+        words += 1
+        if words > MAX_WORDS:
+            yield "", line, at - start + 1
         inside = _string_depth(text) if kind == "string" else 0
         if len(chains) + inside > MAX_BRACKETS:
             yield f"more than {MAX_BRACKETS} brackets", line, at - start + 1
