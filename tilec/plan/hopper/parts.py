@@ -88,11 +88,8 @@ def mapped_facts(r: Request, copies: Iterable[Copy]) -> Facts:
     return facts
 
 
-def operand_of(
-    copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts, anywhere: bool = False
-) -> Operand | str:
-    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it. With `anywhere` threads
-    bring it, from rows that may start anywhere."""
+def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
+    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it."""
     tile, source = copy.dst.buffer, copy.src.buffer
     item = tile.dtype.bytes
     shape = static_shape(tile)
@@ -103,7 +100,7 @@ def operand_of(
         return f"rows of {tile.name} are {inner * item} bytes, no multiple of 32"
     if across > 256 or across % 8:
         return f"{tile.name} has {across} rows"
-    reason = unreachable(source, facts, anywhere)
+    reason = unreachable(source, facts)
     if reason:
         return reason
     per = span // item
