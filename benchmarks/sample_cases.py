@@ -52,6 +52,7 @@ def check(cupy: Any, case: Path) -> str:
     for key in (k for k in held.files if k.startswith("out_")):
         name, want = key.removeprefix("out_"), held[key].astype(np.float64)
         got = decoded(cupy.asnumpy(arrays[name]).tobytes(), told["kinds"][name]).reshape(want.shape)
+        got, want = (np.where(np.isnan(got) & np.isnan(want), 0, x) for x in (got, want))  # elements that nobody writes may be NaN
         error = np.linalg.norm(got - want) / max(np.linalg.norm(want), 1e-30)
         if not error <= told["tolerance"]:
             out.append(f"{name} is off by {error:.1e}")
