@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -295,6 +296,10 @@ def test_tensor_specs() -> None:
     assert call(b, "dynamic", "m", "int64") == DynamicSpec(("m",), True, INT64, b.span)
     assert refused(b, "Tensor", (-1,)).code == "TL0310"
     assert refused(b, "StridedTensor", (6, 10), (1,)).code == "TL0310"
+    floats = (0.5, math.inf, math.nan)
+    for stride in floats:  # half an element is no element, and infinity no number of them
+        literal = Const(stride, FLOAT16)
+        assert refused(b, "StridedTensor", (2, 1), (literal, 1), data=tensor("s", 2, scope=Scope.SHARED)).code == "TL0342"
     assert refused(b, "dynamic", "m", "float32").code == "TL0302"
     assert refused(b, "dynamic", "2m").code == "TL0206"
 

@@ -22,7 +22,7 @@ _MOST_TERMS = 64  # longer products stay as they are written
 def polynomial(e: Expr) -> Polynomial:
     """The normal form of an integer expression; the empty product is the constant term."""
     match e:
-        case Const(value):
+        case Const(value) if not e.dtype.is_float:  # a float that strayed here is no number of elements
             return {(): int(value)} if value else {}
         case Unary("neg", a):
             return _scale(polynomial(a), -1)
