@@ -28,6 +28,7 @@ from tilec.plan.plan import (
     Pipeline, Plan, Private, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Registers, SharedTile, Stepped, Streamed, TileLoop,
     Variant, WarpSpecialized, WhenScaled,
 )  # fmt: skip
+from tilec.plan.walk import walk_plan
 from tilec.targets import Target
 
 KEY = 11
@@ -273,8 +274,6 @@ def _simple(s: PStmt) -> Iterator[str]:
 
 def _meanwhile(s: PStmt) -> Iterator[str]:
     """What is done while products run."""
-    from tilec.plan.walk import walk_plan
-
     for x in walk_plan(s):
         if isinstance(x, TileLoop | Fetch | FillRegisters | PReduce):
             yield from (f"{line}, meanwhile" for line in _simple(x))
@@ -340,8 +339,6 @@ def _tile_loop(s: TileLoop) -> str:
 
 
 def _leaves(s: PStmt) -> Iterator[object]:
-    from tilec.plan.walk import walk_plan
-
     return (x.stmt for x in walk_plan(s) if isinstance(x, PScalar))
 
 

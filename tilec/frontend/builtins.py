@@ -112,7 +112,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     told = special(m, value, "__len__", (), m.b.span)
     if told is not NotImplemented:
         return told
-    if (fields := parts(value)) is not None or (isinstance(value, ClassValue) and value.kind.startswith("enum")):
+    if (fields := parts(value)) is not None or (isinstance(value, ClassValue) and value.is_enum):
         return len(fields if fields is not None else value.members)
     if not isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
         raise HostError(f"len() does not work on {hostops.kind(value)}")

@@ -38,7 +38,7 @@ def make_class(m: Machine, node: cst.ClassDef, names: dict[str, Value], frame: F
     words = _words(node.decorators)
     kind = "tuple" if "NamedTuple" in {_last(b.value) for b in node.bases} else "data" if "dataclass" in words else "plain"
     inherited = next((b.kind for b in bases if b.kind != "plain"), "plain")
-    enum = enum_kind({_last(b.value) for b in node.bases}) or next((b.kind for b in bases if b.kind.startswith("enum")), "")
+    enum = enum_kind({_last(b.value) for b in node.bases}) or next((b.kind for b in bases if b.is_enum), "")
     made = ClassValue(
         node.name.value, names, frame.source.span(node.name),
         fields=_fields(bases, fields) if kind != "plain" else next((b.fields for b in bases), ()),
@@ -129,11 +129,11 @@ def inherits(cls: ClassValue, other: ClassValue) -> bool:
 
 def instance(m: Machine, cls: ClassValue, args: tuple[Value, ...], kwargs: Mapping[str, Value], span: Span) -> Value:
     """Calls a class. Raises TL0102 for classes of other kinds, TL0203 for arguments that do not fit the fields."""
-    if cls.kind.startswith("enum"):
+    if cls.is_enum:
         return by_value(m, cls, args, span)
-    for name, what in ((cls.unknown, "the class {} that it is made of is not known"), ("__new__", "`__new__` is not supported")):
-        if name == cls.unknown != "" or (name == "__new__" and find(cls, name)):
-            raise m.fail("TL0102", f"the class `{cls.name}` cannot be called here", span, help=what.format(f"`{cls.unknown}`"))
+    why = f"the class `{cls.unknown}` that it is made of is not known" if cls.unknown else ""
+    if why := why or ("`__new__` is not supported" if find(cls, "__new__") else ""):
+        raise m.fail("TL0102", f"the class `{cls.name}` cannot be called here", span, help=why)
     made = Instance(cls, {})
     own = find(cls, "__init__")
     if own is not None:

@@ -7,7 +7,6 @@ Members of IntEnum and StrEnum are numbers and texts themselves; those of Enum a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from tilec.diagnostics import Span
@@ -83,7 +82,7 @@ def by_value(m: Machine, cls: ClassValue, args: tuple[Value, ...], span: Span) -
     """`Mode(3)`: the member of that value. Raises TL0108 when there is none."""
     if len(args) != 1:
         raise m.fail("TL0203", f"`{cls.name}` takes one value", span)
-    for shown in members(cls):
+    for shown in cls.members:
         member = enum_of(shown)
         if shown is args[0] or (member is not None and hostops.equal(member.value, args[0])):
             return shown
@@ -97,10 +96,5 @@ def by_name(m: Machine, cls: ClassValue, name: Value, span: Span) -> Value:
     return cls.names[name]
 
 
-def members(cls: ClassValue) -> Iterator[Value]:
-    """The members of an enumeration in their order."""
-    yield from cls.members
-
-
 def _known(cls: ClassValue) -> str:
-    return f"its members are {', '.join(e.name for shown in members(cls) if (e := enum_of(shown)) is not None)}"
+    return f"its members are {', '.join(e.name for shown in cls.members if (e := enum_of(shown)) is not None)}"

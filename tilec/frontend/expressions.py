@@ -360,7 +360,7 @@ def host_item(m: Machine, owner: Value, index: Value, span: Span) -> Value:
         raise m.fail("TL0301", text, span, help="loop over it instead, `for k, x in enumerate(...)`: such loops run while compiling")
     if isinstance(index, Slice):
         index = slice(*(_whole(m, part, span) for part in (index.start, index.stop, index.step)))
-    if isinstance(owner, ClassValue) and owner.kind.startswith("enum"):
+    if isinstance(owner, ClassValue) and owner.is_enum:
         return by_name(m, owner, index, span)
     told = special(m, owner, "__getitem__", (index,), span)
     if told is not NotImplemented:

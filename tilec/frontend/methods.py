@@ -14,7 +14,8 @@ from tilec.frontend import hints, hostops
 from tilec.frontend.builtins import dtype_of, one, sort
 from tilec.frontend.hostops import HostError
 from tilec.frontend.classes import class_attribute, find, member, of_class, parts, special
-from tilec.frontend.enums import IntMember, TextMember, enum_of, members
+from tilec.frontend.effects import CHANGES
+from tilec.frontend.enums import IntMember, TextMember, enum_of
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, EnumMember, Function, Instance, Iter, Super
@@ -44,7 +45,6 @@ _METHODS: dict[type, frozenset[str]] = {
     float: frozenset(("is_integer",)),
 }
 _TUNER = ("set_compile_args", "set_profile_args", "set_kernel_parameters", "run")
-_CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard".split())
 
 
 def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
@@ -165,7 +165,7 @@ def call_method(m: Machine, method: BoundMethod, args: tuple[Value, ...], kwargs
         if isinstance(owner, DType):
             one(name, args, kwargs, 0, 0)
             return owner if name == "as_torch" else name != "is_float4_e2m1_unpacked" and owner.lane == FLOAT4_E2M1
-        if name in _CHANGES and isinstance(owner, (list, dict, set)):
+        if name in CHANGES and isinstance(owner, (list, dict, set)):
             m.may_change(owner, span)
             args = tuple(snapshot(m, a, "item", span) for a in args)
         result = hostops.checked(_host_method(m, owner, name, args, kwargs))
@@ -309,8 +309,8 @@ def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
             return list(value)
         case Vec():
             return list(value.lanes)
-        case ClassValue() if value.kind.startswith("enum"):
-            return list(members(value))
+        case ClassValue() if value.is_enum:
+            return list(value.members)
         case Instance() if (fields := parts(value)) is not None:
             return list(fields)
         case Instance() if (told := special(m, value, "__iter__", (), span)) is not NotImplemented:

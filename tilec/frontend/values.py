@@ -179,6 +179,11 @@ class ClassValue:
     of_class: frozenset[str] = frozenset()
     members: list[Value] = field(default_factory=list)
 
+    @property
+    def is_enum(self) -> bool:
+        """True for the enumerations."""
+        return self.kind.startswith("enum")
+
 
 @record(eq=False)
 class Instance:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tilec.ir.expr import POINTER_CALLS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
@@ -178,6 +178,11 @@ def buffers_of(s: Stmt) -> Iterator[Buffer]:
         yield from (r.buffer for r in side)
     for root in stmt_exprs(s):
         yield from (e.buffer for e in walk_expr(root) if isinstance(e, Load))
+
+
+def viewed(stmts: Iterable[Stmt]) -> frozenset[Buffer]:
+    """Buffers that have views, and these."""
+    return frozenset(x for s in stmts for b in buffers_of(s) if b.view_of is not None for x in (b, storage(b)))
 
 
 def pointers(root: Expr) -> Iterator[tuple[Buffer, str]]:

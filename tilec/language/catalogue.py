@@ -135,11 +135,10 @@ def modules() -> Mapping[str, Namespace]:
     layout |= {e.name: e.primitive() for e in metadata.LAYOUTS + unsupported.LAYOUTS}
     emitters = {e.name: e.primitive() for e in emitter.ENTRIES + unsupported.EMITTERS}
     utils = {e.name: e.primitive() for e in tirx.UTILS} | {name: Marker("annotation") for name in _HOST}
-    names: dict[str, Any] = {"TensorSupplyType": autotuner.SUPPLIES}
+    supplies: dict[str, Any] = {"TensorSupplyType": autotuner.SUPPLIES}
     hints: dict[str, Any] = {name: Marker("annotation") for name in _HOST}
     hints |= {name: _hint(name) for name in ("disable_cache", "enable_cache", "set_log_level")}
-    hints |= {"TensorSupplyType": autotuner.SUPPLIES}
-    root = language | sizes | hints | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
+    root = language | sizes | hints | supplies | {"PassConfigKey": Namespace("tilelang.PassConfigKey", PassConfigs())}
     groups = {
         "tilelang": root,
         "tilelang.language": language,
@@ -156,8 +155,8 @@ def modules() -> Mapping[str, Namespace]:
         "tilelang.tools.cuda.iket": {name: _hint(name) for name in _MARKS} | {e.name: e.primitive() for e in threads.MARKED},
         "tilelang.carver.arch.driver": machine.DRIVER,
         "tilelang.contrib.nvcc": machine.NVCC,
-        "tilelang.utils": utils | names,
-        "tilelang.utils.language": utils | names,
+        "tilelang.utils": utils | supplies,
+        "tilelang.utils.language": utils | supplies,
         "torch": {name: lookup(d) for name, d in _TORCH.items()} | machine.TORCH | host_tensors.TORCH,
         "torch.cuda": machine.TORCH_CUDA,
         "torch.version": {"hip": None},

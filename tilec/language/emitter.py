@@ -33,7 +33,7 @@ from tilec.language.warp import DEFAULT_THREADS
 from tilec.record import record
 
 WARP = 32
-ROWS = 16  # of an instruction
+ROWS = 16
 """Rows of one instruction's tile."""
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
 from tilec.ir.expr import Buffer
-from tilec.layout.shared import CHUNK, Swizzle
+from tilec.layout.shared import CHUNK, SharedLayout, Swizzle
 from tilec.plan.access import row_strides
-from tilec.plan.domains import static
+from tilec.plan.domains import static, static_shape
 
 
 ELEMENT_TYPES = {
@@ -32,6 +32,21 @@ def unreachable(tensor: Buffer, facts: Facts) -> str:
     if any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
         return f"rows of {tensor.name} do not start on multiples of 16 bytes"
     return ""
+
+
+SPANS = (128, 64, 32)
+"""Bytes over which the hardware exchanges the chunks of rows, the widest first."""
+
+
+def widest_span(row: int) -> int:
+    """The most bytes over which rows of `row` bytes can be exchanged; 0 for rows that are no multiple of any."""
+    return next((w for w in SPANS if row % w == 0), 0)
+
+
+def panelled(b: Buffer, span: int) -> SharedLayout:
+    """A tile in rows of `span` bytes as the hardware exchanges them; wider rows are cut into panels one behind the other."""
+    shape, item = static_shape(b), b.dtype.bytes
+    return SharedLayout(shape, item, span // item, span_swizzle(span), span // item if shape[-1] * item > span else 0)
 
 
 def span_swizzle(span: int) -> Swizzle:

@@ -10,7 +10,7 @@ of the new block divided; what a loop calls row i of a tile is row `i + part * n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -20,7 +20,8 @@ from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Region, Seq, Stmt, Store, While
-from tilec.ir.visit import buffers_of, map_expr, map_stmt, pointers, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, expr_children, map_expr, map_stmt, pointers, stmt_exprs, storage, walk_stmt
+from tilec.plan.chunks import own_elements
 from tilec.plan.clusters import ALONE
 from tilec.plan.domains import add, paired, static, static_shape
 from tilec.plan.pipelines import touched
@@ -39,6 +40,11 @@ def cut_blocks(launch: Launch, parts: int, unit: int = 16) -> Launch | None:
     fragments the fewest words, and shared tiles the fewest bytes; None where none can be cut."""
     found = [c for c in (_cut(launch, index, n, parts, unit) for index, n in _places(launch)) if c is not None]
     return min(found, key=_size, default=None)
+
+
+def first_cut(launch: Launch, ways: Iterable[tuple[int, int]]) -> Launch | None:
+    """The launch cut in the first of the `ways` (parts, unit) in which it can be; None where there is none."""
+    return next((x for x in (cut_blocks(launch, parts, unit) for parts, unit in ways) if x is not None), None)
 
 
 def _size(launch: Launch) -> tuple[int, int]:
@@ -71,14 +77,13 @@ def _walked(s: Stmt) -> Iterator[tuple[Expr, int]]:
                 yield from ((e, static(n) or 0) for v, n in zip(variables, extents, strict=True) if coefficient(e, v) == 1)
 
 
+def _accesses(s: Stmt, scopes: tuple[Scope, ...]) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Elements in such memory that a statement reads or writes."""
+    return ((b, indices) for x in walk_stmt(s) for b, indices in own_elements(x) if b.scope in scopes)
+
+
 def _global_indices(s: Stmt) -> Iterator[Expr]:
-    for x in walk_stmt(s):
-        if isinstance(x, Store | Atomic) and x.buffer.scope is Scope.GLOBAL:
-            yield from x.indices
-        for root in stmt_exprs(x):
-            for e in walk_expr(root):
-                if isinstance(e, Load) and e.buffer.scope is Scope.GLOBAL:
-                    yield from e.indices
+    return (e for _, indices in _accesses(s, (Scope.GLOBAL,)) for e in indices)
 
 
 def _cut(launch: Launch, index: Var, n: int, parts: int, unit: int) -> Launch | None:
@@ -207,7 +212,7 @@ class _Cut:
             if static(extent) != self.n:
                 continue
             global_rows = any(coefficient(e, v) == 1 and coefficient(e, self.index) == self.n for e in _global_indices(s))
-            if global_rows or any(self.cut(b, d) and e is v for b, indices in _tile_accesses(s) for d, e in enumerate(indices)):
+            if global_rows or any(self.cut(b, d) and e is v for b, indices in _accesses(s.body, _TILES) for d, e in enumerate(indices)):
                 found.add(v)
         return frozenset(found)
 
@@ -363,22 +368,11 @@ class _Cut:
                 return replace(e, a=a, b=replace(factor, value=c // self.parts)) if c % self.parts == 0 else None
         if e is self.index or isinstance(e, Load):
             return None if depends_on(e, (self.index,)) or isinstance(e, Load) else e
-        done = [self.scaled(c) for c in _children(e)]
+        done = [self.scaled(c) for c in expr_children(e)]
         if any(x is None for x in done):
             return None
         pending = iter(done)
         return map_expr(e, lambda _: next(pending))  # type: ignore[arg-type,return-value]
-
-
-def _children(e: Expr) -> list[Expr]:
-    found: list[Expr] = []
-
-    def note(c: Expr) -> Expr:
-        found.append(c)
-        return c
-
-    map_expr(e, note)
-    return found
 
 
 def _last(r: Region, back: int) -> int:
@@ -396,14 +390,3 @@ def _sides(g: Gemm) -> tuple[tuple[tuple[Region, int], tuple[Region, int]], ...]
 def _depths(g: Gemm) -> tuple[tuple[Region, int], tuple[Region, int]]:
     """The dimensions of both operands along which a product adds up."""
     return (g.a, _last(g.a, 2 if g.trans_a else 1)), (g.b, _last(g.b, 1 if g.trans_b else 2))
-
-
-def _tile_accesses(s: Parallel) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Elements of tiles that a loop reads or writes."""
-    for x in walk_stmt(s.body):
-        if isinstance(x, Store | Atomic) and x.buffer.scope in _TILES:
-            yield x.buffer, x.indices
-        for root in stmt_exprs(x):
-            for e in walk_expr(root):
-                if isinstance(e, Load) and e.buffer.scope in _TILES:
-                    yield e.buffer, e.indices

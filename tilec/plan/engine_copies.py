@@ -18,13 +18,10 @@ from tilec.ir.tile import BulkCopy, Copy
 from tilec.layout.shared import SharedLayout
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch
 from tilec.plan.by_hand.tiles import bulk_boxes
-from tilec.plan.copy_engine import span_swizzle
+from tilec.plan.copy_engine import SPANS, span_swizzle
 from tilec.plan.domains import static
 from tilec.plan.pipelines import rename
 from tilec.plan.plan import PBarrier, PSeq
-
-SPANS = (128, 64, 32)
-
 
 def fetched(
     copies: Sequence[Copy], var: Var, ahead: Var, stages: int, tiles: Callable[[Buffer], SharedLayout], facts: Facts

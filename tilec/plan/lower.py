@@ -108,7 +108,7 @@ class Lowering:
     def visible(self, s: Stmt, out: list[PStmt]) -> list[PStmt]:
         """A lowered statement; behind one that writes what the copy engine or warp groups will read, a fence lets them see it."""
         whole = not stmt_children(s) or isinstance(s, Parallel) or (len(out) == 1 and isinstance(out[0], TileLoop))
-        if not whole or not out or isinstance(s, BulkCopy) or not touched([s])[1] & self.seen_by_engine():
+        if not whole or not out or isinstance(s, BulkCopy) or not (seen := self.seen_by_engine()) or not touched([s])[1] & seen:
             return out
         return [*out, PControl("fence", 0, span=s.span)]
 
@@ -361,7 +361,7 @@ class Lowering:
         assert found is not None
         layout = domain_layout(found[2], s.extents, self.at.layouts, row_width(s))
         if layout is None:
-            return self.byas_int32(s, facts)
+            return self.by_number(s, facts)
         return self.by_register(s, layout, facts)
 
     def turned(self, s: Parallel) -> tuple[Parallel, FragmentLayout] | None:
@@ -408,7 +408,7 @@ class Lowering:
         )  # fmt: skip
         return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows, s.extents)
 
-    def byas_int32(self, s: Parallel, facts: Facts) -> TileLoop:
+    def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
         """Iterations counted through, `threads` chunks a round."""
         inner = indexed(s, facts)
         extent = static(s.extents[-1])

@@ -121,7 +121,8 @@ class PIf:
 class Spread:
     """How the iterations of a tile loop are spread over the threads: by running number.
 
-    Chunk c = round * threads + thread covers `vector` neighbours along the last variable; chunks count the domain row-major, in `rounds`.
+    Chunk c = round * threads + thread covers `vector` neighbours along the last variable; chunks count the domain row-major.
+    There are `rounds` rounds.
     """
 
     threads: int
@@ -152,7 +153,8 @@ ElementKey: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 class TileLoop:
     """Iterations over `vars`, spread over the block by a register layout or by running number.
 
-    With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first). `vector` iterations along the
+    With a `FragmentLayout` there is one loop a register digit (`digits` are their variables, fastest first) and fragments are
+    read and written in place. `vector` iterations along the
     last variable go together: memory accesses marked `wide` move that many elements at once, and the last variable then names the first of
     them. `guard` (over `vars`) drops iterations in the padding; `once` keeps one of the threads that hold copies; `unroll` asks for full
     unrolling. `rows`: the loop is one store from an mma accumulator, done 16 bytes of a row at a time after an exchange between lanes (see
@@ -327,8 +329,9 @@ class Stepped:
 class WarpSpecialized:
     """A whole kernel of one GEMM for Hopper: a producer warp group, consumers, persistent tiles (see `plan.hopper.gemm`).
 
-    The loop counts `var` from `start` to `stop` by `step`. Tiles are counted by `block_vars` in `grid`, taken one after another. `zero`
-    asks for an accumulator that is zeroed first. The producer does `ahead` before it loads a tile, the consumers `epilogue` behind it.
+    The loop counts `var` from `start` to `stop` by `step`; `setup` are scalars that its coordinates and the epilogue use. Tiles are
+    counted by `block_vars` in `grid`, taken one after another. `zero` asks for an accumulator that is zeroed first, where the loop may
+    have no steps. The producer does `ahead` before it loads a tile, the consumers `epilogue` behind it.
     """
 
     schedule: Schedule
@@ -518,7 +521,7 @@ PStmt: TypeAlias = (
 class Variant:
     """One compiled body of a launch. `when` (over extents and parameters; a tensor's name is its address) admits it.
 
-    `facts` are what it may rely on.
+    `facts` are what it may rely on: ranges and divisors of variables.
     """
 
     symbol: str

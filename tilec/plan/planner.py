@@ -29,7 +29,7 @@ from tilec.plan.by_hand.arrivals import arrive_each
 from tilec.plan.by_hand.checks import check_by_hand
 from tilec.plan.clusters import ALONE, check_clusters
 from tilec.plan.contracts import host_checks
-from tilec.plan.cut import cut_blocks
+from tilec.plan.cut import first_cut
 from tilec.plan.domains import static
 from tilec.plan.engine_copies import engine_tiles, with_full
 from tilec.plan.free_threads import free_threads
@@ -183,16 +183,16 @@ def _planned(
     if part is not None:
         text = "several blocks share the work of one: registers do not hold its tiles"
         variants[-1] = replace(variants[-1], remarks=(Diagnostic(Severity.REMARK, "TL0506", text, launch.span), *variants[-1].remarks))
-    grid = grid_of(launch)
+    grid = _grid_of(launch)
     panel = 0 if launch.cluster != ALONE else panel_rows(launch) if options.opt_level >= 2 else launch.panel
-    together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
+    together = _meets(launch)
     early = launch.waits and options.target.number >= 90 and not together
     early = early and all(v.hopper or not v.tensor_maps for v in variants)  # Hopper's own bodies begin in stream order
     releases = launch.releases and options.target.number >= 90
     return LaunchPlan(launch, grid, room.threads, tuple(variants), panel, together, early, releases)
 
 
-def grid_of(launch: Launch) -> tuple[Expr, Expr, Expr]:
+def _grid_of(launch: Launch) -> tuple[Expr, Expr, Expr]:
     """The blocks of a launch along x, y and z."""
     one, blocks = Const(1, INT32), launch.grid
     return blocks[0], blocks[1] if len(blocks) > 1 else one, blocks[2] if len(blocks) > 2 else one
@@ -209,8 +209,7 @@ def _cut(room: _Room, parts: int) -> Launch | None:
     if room.options.opt_level < 2 or room.hand is not None:
         return None
     ways = (*(WHOLE_GROUPS if parts == 2 and room.target.has_wgmma else ()), (parts, 16))
-    found = (cut_blocks(room.whole or room.launch, n, unit) for n, unit in ways)
-    return next((x for x in found if x is not None), None)
+    return first_cut(room.whole or room.launch, ways)
 
 
 def _room(
@@ -322,7 +321,7 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
     name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
     v = _variant(replace(room, legal=legal, target=target, hand=hand), name, divisors, aligned=True)
     when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
-    own = replace(v, when=when, threads=room.threads, grid=grid_of(launch), arch="" if only else target.name, hopper=True)
+    own = replace(v, when=when, threads=room.threads, grid=_grid_of(launch), arch="" if only else target.name, hopper=True)
     if not only:
         return [own, *_portable(room, symbol, divisors)]
     return [own] if when is None else [own, _variant(room, f"{symbol}__general", {}, aligned=False)]
@@ -370,22 +369,22 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
         room = replace(room, legal=_legal(room))
     stages_asked = [s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)]
     asked = max(stages_asked, default=0)
+    plain = _body(room, symbol, divisors, aligned, asked)
     if 1 in stages_asked and room.options.opt_level >= 2 and room.hand is None:
-        one, two = (_body(room, symbol, divisors, aligned, asked, least=least) for least in (0, 2))
-        if _blocks(one, room) <= _blocks(two, room):
+        two = _body(room, symbol, divisors, aligned, asked, least=2)
+        if _blocks(plain, room) <= _blocks(two, room):
             return two
     for stages, compact in product(range(asked, 0, -1) if asked else (0,), (False, True)):
-        found = _body(room, symbol, divisors, aligned, stages, compact)
+        found = plain if (stages, compact) == (asked, False) else _body(room, symbol, divisors, aligned, stages, compact)
         if found.shared_bytes <= room.target.shared_per_block_max:
             if stages == asked:
                 return found
             text = f"{stages} versions of each tile instead of {asked}: more do not fit the shared memory of {room.target.name}"
             remark = Diagnostic(Severity.REMARK, "TL0504", text, room.launch.span)
             return replace(found, remarks=(*found.remarks, remark))
-    found = _body(room, symbol, divisors, aligned, asked)
-    tiles = {b: p for b, p in found.placements.items() if isinstance(p, SharedTile)}
-    check_limit(tiles, found.shared_bytes, room.target, room.launch.span)
-    return found
+    tiles = {b: p for b, p in plain.placements.items() if isinstance(p, SharedTile)}
+    check_limit(tiles, plain.shared_bytes, room.target, room.launch.span)
+    return plain
 
 
 def _blocks(v: Variant, room: _Room) -> int:
@@ -455,7 +454,7 @@ def _body(
     if isinstance(lowering, HandLowering):
         out = replace(out, remarks=(*out.remarks, *lowering.remarks))
     if out.tensor_maps and room.hand is None:  # the launcher tries it before all others
-        out = replace(out, threads=room.threads, grid=grid_of(launch))
+        out = replace(out, threads=room.threads, grid=_grid_of(launch))
     return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, not aligned)
 
 
@@ -467,8 +466,12 @@ def _more_blocks(room: _Room, apart: int, together: int) -> bool:
 
 def _has_engine(room: _Room) -> bool:
     """True where the copy engine may bring tiles: beside products of warp groups in blocks that are launched on their own."""
-    together = any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(room.launch.body))
-    return in_groups(room.legal.gemms) and room.launch.cluster == ALONE and not together and room.hand is None
+    return in_groups(room.legal.gemms) and room.launch.cluster == ALONE and not _meets(room.launch) and room.hand is None
+
+
+def _meets(launch: Launch) -> bool:
+    """True where all blocks wait for each other."""
+    return any(isinstance(s, Barrier) and s.kind == "grid" for s in walk_stmt(launch.body))
 
 
 def _bulk_layouts(room: _Room) -> dict[Buffer, SharedLayout]:

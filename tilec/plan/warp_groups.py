@@ -18,19 +18,15 @@ from tilec.analysis.ranges import divisor
 from tilec.ir.dtypes import FLOAT32, INT32
 from tilec.ir.expr import Buffer, Scope
 from tilec.ir.tile import Gemm, Region, Stmt
-from tilec.ir.visit import buffers_of, storage, walk_stmt
-from tilec.layout import atoms
+from tilec.ir.visit import viewed, walk_stmt
 from tilec.layout.shared import SharedLayout
-from tilec.plan.by_hand.products import GROUP, PART, row_of
-from tilec.plan.copy_engine import span_swizzle
+from tilec.plan.by_hand.products import GROUP, PART, group_plan, row_of
+from tilec.plan.copy_engine import SPANS, panelled
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.hopper.matching import KINDS
 from tilec.plan.policies import kin_of
 from tilec.record import record
-
-SPANS = (128, 64, 32)
-"""Bytes of a row that the hardware exchanges chunks in."""
 
 MOST_COLUMNS = 256
 """Columns of one instruction."""
@@ -43,8 +39,8 @@ def choose_groups(body: Stmt, shapes: Mapping[int, GemmShape], threads: int) -> 
     """How warp groups do the products of a body whose shapes are given by id()."""
     stmts = tuple(walk_stmt(body))
     gemms = [s for s in stmts if isinstance(s, Gemm)]
-    viewed = _viewed(stmts)
-    out: Choices = {id(g): _alone(g, shapes[id(g)], threads, viewed) for g in gemms}
+    seen = viewed(stmts)
+    out: Choices = {id(g): _alone(g, shapes[id(g)], threads, seen) for g in gemms}
     together = _together(stmts, gemms)
     while True:
         plans = {key: p for key, p in out.items() if isinstance(p, GemmPlan)}
@@ -68,12 +64,7 @@ def group_tiles(stmts: Iterable[Stmt], gemms: Mapping[int, GemmPlan]) -> dict[Bu
         for use in _uses(g, plan):
             if use.region.buffer.scope is Scope.SHARED:
                 spans.setdefault(use.region.buffer, set(SPANS)).intersection_update(_spans(use))
-    return {b: _layout(b, max(found)) for b, found in spans.items() if found}
-
-
-def _layout(b: Buffer, span: int) -> SharedLayout:
-    shape, item = static_shape(b), b.dtype.bytes
-    return SharedLayout(shape, item, span // item, span_swizzle(span), span // item if shape[-1] * item > span else 0)
+    return {b: panelled(b, max(found)) for b, found in spans.items() if found}
 
 
 @record
@@ -96,7 +87,7 @@ def _spans(use: _Use) -> set[int]:
     return {w for w in SPANS if row % w == 0 and start % w == 0 and use.piece * item % w == 0}
 
 
-def _alone(g: Gemm, op: GemmShape, threads: int, viewed: frozenset[Buffer]) -> GemmPlan | str:
+def _alone(g: Gemm, op: GemmShape, threads: int, seen: frozenset[Buffer]) -> GemmPlan | str:
     """One product by itself."""
     plan = choose_in_place(op, threads)
     if isinstance(plan, str):
@@ -106,7 +97,7 @@ def _alone(g: Gemm, op: GemmShape, threads: int, viewed: frozenset[Buffer]) -> G
         if b.scope is not Scope.SHARED:
             continue
         rows = prod(static_shape(b)[:-1])
-        if b in viewed:
+        if b in seen:
             return f"{b.name} has views"
         if rows % 8 or divisor(row_of(r, static_shape(b))) % 8 or any(static(e) != 1 for e in r.extents[:-2]):
             return f"the operand in {b.name} does not start on whole 8 rows"
@@ -134,15 +125,7 @@ def choose_in_place(op: GemmShape, threads: int) -> GemmPlan | str:
     grid = _grid(op, threads // GROUP)
     if grid is None:
         return f"{threads // GROUP} warp groups do not share {op.m} x {op.n} in parts of 64 rows"
-    rows, columns = op.m // grid[0], op.n // grid[1]
-    step = _columns(op, columns)
-    held = "_held" if op.a_source != "shared" else ""
-    layout = atoms.warp_group_grid(op.m, op.n, grid)
-    return GemmPlan(
-        op, "wgmma", f"wgmma_m64n{step}k{depth}_{kind}{held}", (PART, step, depth), threads, (4 * grid[0], grid[1]), (rows // 4, columns),
-        layout, atoms.warp_group_operand(op.m, op.k, op.a_dtype.bits, grid), layout, "register" if held else "descriptor", "descriptor",
-        layout.registers * op.c_dtype.bits // 32 + 24,
-    )  # fmt: skip
+    return group_plan(op, kind, (_columns(op, op.n // grid[1]), depth), grid)
 
 
 def _grid(op: GemmShape, groups: int) -> tuple[int, int] | None:
@@ -159,11 +142,6 @@ def _columns(op: GemmShape, columns: int) -> int:
     """Columns of one instruction: the most that divide those of a group. 0 where there are none."""
     found = [n for n in range(8, MOST_COLUMNS + 1, 8) if columns % n == 0 and not (op.c_dtype == INT32 and n > 32 and n % 16)]
     return max(found, default=0)
-
-
-def _viewed(stmts: Sequence[Stmt]) -> frozenset[Buffer]:
-    """Tiles that have views, and these."""
-    return frozenset(x for s in stmts for b in buffers_of(s) if b.view_of is not None for x in (b, storage(b)))
 
 
 def _together(stmts: Sequence[Stmt], gemms: Sequence[Gemm]) -> dict[int, frozenset[int]]:

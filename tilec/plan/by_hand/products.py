@@ -12,6 +12,7 @@ from tilec.ir.dtypes import FLOAT32, INT32
 from tilec.ir.expr import Binary, Const, Expr, Scope
 from tilec.ir.tile import Region
 from tilec.layout import atoms
+from tilec.plan.copy_engine import widest_span
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.hopper.matching import KINDS
@@ -27,7 +28,7 @@ def misplaced(r: Region) -> str:
     shape, row = static_shape(r.buffer), static_shape(r.buffer)[-1] * r.buffer.dtype.bytes
     if row % 32 or prod(shape[:-1]) % 8:
         return f"{r.buffer.name} has {prod(shape[:-1])} rows of {row} bytes, no multiples of 8 and of 32"
-    span = next(w for w in (128, 64, 32) if row % w == 0)
+    span = widest_span(row)
     if divisor(row_of(r, shape)) % 8 or divisor(r.starts[-1]) * r.buffer.dtype.bytes % span:
         return f"the operand does not start on a multiple of 8 rows and {span} bytes of {r.buffer.name}"
     return ""
@@ -63,10 +64,16 @@ def choose_by_hand(op: GemmShape, threads: int) -> GemmPlan | str:
         return "its operands lie in registers"
     if depth != 16 and (op.trans_a or not op.trans_b):
         return f"{op.a_dtype} operands must run along K: A as M x K, B as N x K with transpose_B"
+    return group_plan(op, kind, (op.n, depth), (groups, 1))
+
+
+def group_plan(op: GemmShape, kind: str, step: tuple[int, int], grid: tuple[int, int]) -> GemmPlan:
+    """The product of a `grid` of warp groups along (m, n), of so many columns and so deep a `step`; `kind` is its name's end."""
     held = "_held" if op.a_source != "shared" else ""
-    layout = atoms.warp_group_accumulator(op.m, op.n, groups)
+    rows, columns = op.m // grid[0], op.n // grid[1]
+    layout = atoms.warp_group_grid(op.m, op.n, grid)
     return GemmPlan(
-        op, "wgmma", f"wgmma_m64n{op.n}k{depth}_{kind}{held}", (PART, op.n, depth), threads, (4 * groups, 1), (op.m // (4 * groups), op.n),
-        layout, atoms.warp_group_accumulator(op.m, op.k, groups), layout, "register" if held else "descriptor", "descriptor",
-        layout.registers * op.c_dtype.bits // 32 + 24,
+        op, "wgmma", f"wgmma_m64n{step[0]}k{step[1]}_{kind}{held}", (PART, *step), GROUP * prod(grid), (4 * grid[0], grid[1]),
+        (rows // 4, columns), layout, atoms.warp_group_operand(op.m, op.k, op.a_dtype.bits, grid), layout,
+        "register" if held else "descriptor", "descriptor", layout.registers * op.c_dtype.bits // 32 + 24,
     )  # fmt: skip

@@ -18,14 +18,14 @@ from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
 from tilec.ir.tile import BulkCopy, Copy, Gemm, Parallel, Reduce, Region, Stmt
-from tilec.ir.visit import buffers_of, storage, walk_stmt
+from tilec.ir.visit import buffers_of, storage, viewed, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout, dense
 from tilec.plan.domains import static, static_shape
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.by_hand.products import row_of
 from tilec.plan.by_hand.plan import BulkBox
 from tilec.plan.hopper.plan import TensorMap
-from tilec.plan.copy_engine import span_swizzle, unreachable
+from tilec.plan.copy_engine import panelled, unreachable, widest_span
 
 MOST_BOX = 256
 """Elements of a box along each dimension."""
@@ -37,7 +37,7 @@ def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, Shar
     the fewest boxes."""
     wanted: dict[Buffer, None] = {}
     tiled = {b for s in walk_stmt(body) if (found := _shared_beside_registers(s)) for b in found}
-    barred: set[Buffer] = set()
+    barred = set(viewed(walk_stmt(body)))
     for s in walk_stmt(body):
         sides: Iterable[Region] = ()
         if isinstance(s, BulkCopy) and s.dst.buffer.peer is None:
@@ -49,19 +49,17 @@ def hand_layouts(body: Stmt, gemms: Mapping[int, GemmPlan]) -> dict[Buffer, Shar
         for r in sides:
             if r.buffer.scope is Scope.SHARED:
                 wanted[r.buffer] = None
-        barred.update(x for b in buffers_of(s) if b.view_of is not None for x in (b, storage(b)))
     out: dict[Buffer, SharedLayout] = {}
     for b in wanted:
         shape, item = static_shape(b), b.dtype.bytes
         row = shape[-1] * item
-        span = next((w for w in (128, 64, 32) if row % w == 0), 0)
+        span = widest_span(row)
         rows = prod(shape[:-1])
         if b not in tiled and shape[-1] <= MOST_BOX:
             continue
         if len(shape) < 2 or not span or rows % 8 or (b in barred and row != span):
             continue
-        panel = span // item if row > span else 0
-        out[b] = SharedLayout(shape, item, span // item, span_swizzle(span), panel)
+        out[b] = panelled(b, span)
     peers = {b: b.view_of for s in walk_stmt(body) for b in buffers_of(s) if b.peer is not None}
     return out | {b: out[own] for b, own in peers.items() if own in out}
 

@@ -49,7 +49,7 @@ from tilec.plan.plan import (
     SharedTile,
     Variant,
 )  # fmt: skip
-from tilec.plan.copy_engine import span_swizzle, unreachable
+from tilec.plan.copy_engine import span_swizzle, unreachable, widest_span
 from tilec.record import record
 
 
@@ -155,8 +155,7 @@ def _products(found: Chain, consumers: int, loads: Mapping[Buffer, Operand]) -> 
 
 def span_of(tile: Buffer) -> int:
     """The bytes over which rows of a tile are swizzled: 128, 64 or 32; 0 when they are no multiple."""
-    row = static_shape(tile)[1] * tile.dtype.bytes
-    return next((w for w in (128, 64, 32) if row % w == 0), 0)
+    return widest_span(static_shape(tile)[1] * tile.dtype.bytes)
 
 
 def _read(tile: Buffer, k_major: bool, k: int, part: int) -> TileRead | str:

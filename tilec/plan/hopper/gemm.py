@@ -101,9 +101,9 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     joins = r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE
     if rung.cut > 1 and not joins:
         r = in_parts(r, "product")
-        again = match(r.launch, written, r.ieee)
-        assert not isinstance(again, str)
-        found = again
+        found = match(r.launch, written, r.ieee)
+        if isinstance(found, str):
+            return found
     elif joins and rung.cut == 1:
         joined = join_columns(r.launch, found)
         again = match(joined, written, r.ieee) if joined is not None else ""

@@ -20,7 +20,7 @@ from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
-from tilec.plan.cut import cut_blocks
+from tilec.plan.cut import first_cut
 from tilec.plan.domains import cast, paired, static_shape, whole
 from tilec.plan.hopper.plan import MULTIPROCESSORS, Box, Operand, Staging, TensorMap
 from tilec.plan.ladder import Choice, rung_of
@@ -39,7 +39,7 @@ from tilec.plan.plan import (
     Variant,
     WarpSpecialized,
 )  # fmt: skip
-from tilec.plan.copy_engine import span_swizzle, unreachable
+from tilec.plan.copy_engine import span_swizzle, unreachable, widest_span
 from tilec.record import record
 from tilec.targets import Target
 
@@ -72,8 +72,7 @@ def in_parts(r: Request, ladder: str) -> Request:
     of rows, or columns."""
     if rung_of(r.choice, ladder, r.symbol)[1].cut == 1:
         return r
-    found = (cut_blocks(r.launch, parts, unit) for parts, unit in PARTS)
-    return replace(r, launch=next((x for x in found if x is not None), r.launch))
+    return replace(r, launch=first_cut(r.launch, PARTS) or r.launch)
 
 
 def mapped_facts(r: Request, copies: Iterable[Copy]) -> Facts:
@@ -95,7 +94,7 @@ def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping
     shape = static_shape(tile)
     shape = (shape[0], k) if k_major else (k, shape[1])
     across, inner = shape
-    span = next((w for w in (128, 64, 32) if inner * item % w == 0), 0)
+    span = widest_span(inner * item)
     if not span:
         return f"rows of {tile.name} are {inner * item} bytes, no multiple of 32"
     if across > 256 or across % 8:
@@ -175,7 +174,7 @@ def bulk_store_of(s: Copy, layout: FragmentLayout | None, shape: tuple[int, int]
     walked = paired(s.dst)
     if len(walked) != 2 or walked[1] != dst.rank - 1 or unreachable(dst, facts) or any(e.dtype != INT32 for e in s.dst.starts):
         return None
-    span = next(w for w in (128, 64, 32) if n * dst.dtype.bytes % w == 0)
+    span = widest_span(n * dst.dtype.bytes)
     columns = span // dst.dtype.bytes
     chunks = m // consumers // 64 * (n // columns)
     box = tuple(columns if d == dst.rank - 1 else 64 if d == walked[0] else 1 for d in reversed(range(dst.rank)))
