@@ -70,7 +70,7 @@ FOUR, EIGHT = (4096, 4096, 4096), (8192, 8192, 8192)
 SPEED: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
     (FOUR, BIG), (EIGHT, BIG), ((16384, 16384, 4096), BIG), ((8192, 8192, 512), [*BIG, *both(128, 256, k=512)]),
     ((2048, 2048, 2048), [*BIG, *SQUARE]), ((1024, 1024, 1024), QUARTER), ((128, 8192, 8192), SKINNY), ((1000, 1000, 1000), QUARTER),
-    ((4104, 4088, 4072), [*BIG, *both(256, 192)]), ((4095, 4097, 4093), [*SQUARE, *both(128, 256, level=3)]),
+    ((4104, 4088, 4072), [*BIG, *both(256, 192)]), ((4095, 4097, 4093), [*SQUARE, *both(256, 128), *both(128, 256, level=3)]),
 ]  # fmt: skip
 RIGHT: list[tuple[tuple[int, int, int], list[dict[str, Any]]]] = [
     (shape, kernels)

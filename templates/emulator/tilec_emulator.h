@@ -113,6 +113,40 @@ __device__ __forceinline__ void cp_async_4(void* dst, const void* src, TILEC_SIT
 __device__ __forceinline__ void cp_async_16_zfill(void* dst, const void* src, bool in_range, TILEC_SITE) {
   tilec_cp_async(dst, src, 16, in_range, tilec_line);
 }
+__device__ __forceinline__ void cp_async_16_part(void* dst, const void* src, int bytes, TILEC_SITE) {
+  tilec_cp_async_part(dst, src, bytes, tilec_line);
+}
+template <int span>
+__device__ __forceinline__ void fetch_line(unsigned char* line, const unsigned char* src, TILEC_SITE) {
+  const int before = static_cast<int>(reinterpret_cast<unsigned long long>(src) % 16), part = static_cast<int>(threadIdx.x % 4) * 16;
+  for (int at = 0; at < span; at += 64)
+    if (at + part < span) cp_async_16(line + at + part, src - before + at + part, tilec_line);
+  if (part == 0) cp_async_16_part(line + span, src - before + span, before, tilec_line);
+}
+template <int bytes, int lanes>
+__device__ __forceinline__ void fetch_words(unsigned char* dst, const unsigned char* src, const unsigned char* begin, const unsigned char* end,
+                                            const unsigned char* limit, TILEC_SITE) {
+  for (int at = static_cast<int>(threadIdx.x % lanes) * 16; at < bytes; at += 16 * lanes) {
+    const long long front = src + at - begin, left = end - src - at;
+    const int there = left < 0 ? 0 : left < 16 ? static_cast<int>(left) : 16;
+    if (there == 0 || (front >= 0 && (there == 16 || limit - src - at >= 16))) {
+      cp_async_16_part(dst + at, there > 0 ? src + at : begin, there, tilec_line);
+    } else {
+      for (int b = 0; b < 16; ++b) dst[at + b] = front + b >= 0 && b < there ? src[at + b] : 0;
+    }
+  }
+}
+__device__ __forceinline__ unsigned anew(unsigned x) { return x; }
+__device__ __forceinline__ unsigned word_at(const unsigned char* words, int skip) {
+  const unsigned* const w = reinterpret_cast<const unsigned*>(words) + skip / 4;
+  return skip % 4 == 0 ? w[0] : w[0] >> skip % 4 * 8 | w[1] << (32 - skip % 4 * 8);
+}
+__device__ __forceinline__ unsigned word_in_ring(const unsigned char* ring, int start, int at) {
+  const int word = at & ~3;
+  const unsigned low = *reinterpret_cast<const unsigned*>(ring + (word ^ start));
+  const unsigned high = *reinterpret_cast<const unsigned*>(ring + ((word + 4) ^ start));
+  return at % 4 == 0 ? low : low >> at % 4 * 8 | high << (32 - at % 4 * 8);
+}
 __device__ __forceinline__ void cp_async_8_zfill(void* dst, const void* src, bool in_range, TILEC_SITE) {
   tilec_cp_async(dst, src, 8, in_range, tilec_line);
 }

@@ -30,6 +30,7 @@ void* tilec_shared_tile(const char* name, int offset, unsigned long bytes, int l
 unsigned tilec_shared_address(const void* p);
 void tilec_check_access(const void* p, int bytes, bool write, int line);
 void tilec_cp_async(void* dst, const void* src, int bytes, bool in_range, int line);
+void tilec_cp_async_part(void* dst, const void* src, int bytes, int line);
 void tilec_cp_async_commit();
 void tilec_cp_async_wait(int pending);
 void tilec_ldmatrix(unsigned* r, const void* p, int matrices, bool transposed, int line);

@@ -15,6 +15,29 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
+//@ anew
+// x, of which the compiler does not know that it is what it was in the step before: it keeps nothing that is made of it in registers.
+__device__ __forceinline__ unsigned anew(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+//@ word_at
+// The four bytes that begin `skip` bytes behind `words`.
+__device__ __forceinline__ unsigned word_at(const unsigned char* words, int skip) {
+  const unsigned* const w = reinterpret_cast<const unsigned*>(words) + skip / 4;
+  return __funnelshift_r(w[0], w[1], skip * 8);  // modulo 32
+}
+
+//@ word_in_ring
+// The four bytes `at` bytes into rings of 256 each, which begin at their byte `start`, 0 or 128.
+__device__ __forceinline__ unsigned word_in_ring(const unsigned char* ring, int start, int at) {
+  const int word = at & ~3;
+  const unsigned low = *reinterpret_cast<const unsigned*>(ring + (word ^ start));
+  const unsigned high = *reinterpret_cast<const unsigned*>(ring + ((word + 4) ^ start));
+  return __funnelshift_r(low, high, at * 8);  // modulo 32
+}
+
 //@ vec
 // n neighbouring elements, moved by one instruction.
 template <typename T, int n>

@@ -10,6 +10,7 @@ import pytest
 from tests.compiling import compile_text, run_emulated, run_reference
 from tests.hopper.kernels import Gemm, takes_hopper
 from tests.toolchain import needs_gxx
+from tilec.plan.walk import specialised
 
 HEAD = """import tilelang.language as T
 M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
@@ -85,10 +86,12 @@ def test_refused_with_a_reason(name: str) -> None:
     assert said and reason in said[0], said
 
 
-def test_rows_that_no_map_can_reach_are_refused_when_compiling() -> None:
+def test_rows_that_no_map_can_reach_are_brought_by_threads() -> None:
     compiled = Gemm(sizes=(128, 129, 64)).compiled()
     assert not takes_hopper(compiled)
-    assert any("multiples of 16 bytes" in d.message for d in compiled.diagnostics)
+    variants = compiled.plans[0].launches[0].variants
+    assert [(specialised(v), v.when) for v in variants] == [(True, None)]
+    assert "word_in_ring(" in compiled.cu
 
 
 def test_float32_in_full_precision_takes_the_portable_path() -> None:

@@ -61,10 +61,11 @@ def test_the_numbers(name: str, tmp_path: Path) -> None:
     for tensor, a in inputs.items():
         np.save(tmp_path / f"{tensor}.npy", a)
         args += ["--in", f"{tensor}={tensor}.npy"]
-    done = tilec(*args, "--out", "C=C.npy", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "agrees" in done.stdout
-    assert np.array_equal(np.load(tmp_path / "C.npy").astype(np.float64), want["C"])
+    for arch in ARCHS:
+        done = tilec(*args, "--arch", arch, "--out", f"C={arch}.npy", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "agrees" in done.stdout
+        assert np.array_equal(np.load(tmp_path / f"{arch}.npy").astype(np.float64), want["C"])
 
 
 @needs_nvcc

@@ -13,7 +13,7 @@ from tilec.plan.ladder import LADDERS
 from tilec.plan.plan import (
     BulkAdd, BulkStore, Chained, LaunchPlan, Multiply, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled,
 )  # fmt: skip
-from tilec.plan.walk import walk_plan
+from tilec.plan.walk import specialised, walk_plan
 
 _SHORT = {Kind.INT: "i", Kind.UINT: "u", Kind.BOOL: "bool", Kind.FLOAT: "f"}
 
@@ -43,7 +43,8 @@ def banner_text(plans: Sequence[Plan], file: str) -> str:
         lines += [*_kernel(plan, file), ""]
     archs = " or ".join(sorted({p.target.name for p in plans}))
     bodies = [(p, v) for p in plans for launch in p.launches for v in launch.variants]
-    exact = sorted({name for p, v in bodies if v.tensor_maps or v.hopper for name in (p.target.name, v.arch or p.target.name)})
+    own = [(p, v) for p, v in bodies if specialised(v) or v.tensor_maps or v.hopper]
+    exact = sorted({name for p, v in own for name in (p.target.name, v.arch or p.target.name)})
     build = " ".join(f"-gencode arch={a.replace('sm_', 'compute_')},code={a}" for a in exact) if exact else f"-arch={archs} (or newer)"
     lines.append(f"  build      nvcc {build} -c")
     lines.append("")
@@ -116,8 +117,12 @@ def roles(s: WarpSpecialized | Streamed | Chained) -> list[tuple[str, str]]:
     others = "1 warp group multiplies" if c.consumers == 1 else f"{c.consumers} warp groups multiply {g.m // c.consumers} rows each"
     joined = f", {s.step} of the author's" if s.step > 1 else ""
     store = "stmatrix and the copy engine" if any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue)) else "the threads"
+    filled = f"1 keeps {c.stages} stages filled through the copy engine ({c.give})"
+    if c.lines is not None:
+        keep = "1 keeps" if c.lines.producers == 1 else f"{c.lines.producers} keep"
+        filled = f"{keep} {c.stages} stages filled from rows that start anywhere ({c.give})"
     lines = [
-        ("roles", f"{others} ({c.take} registers a thread), 1 keeps {c.stages} stages filled through the copy engine ({c.give})"),
+        ("roles", f"{others} ({c.take} registers a thread), {filled}"),
         ("gemm", f"line {s.spans[3].line}: {len(g.products)} x {g.instruction} a step{joined}"),
         ("blocks", f"persistent, tiles in panels of {c.group} rows; results leave by {store}"),
     ]

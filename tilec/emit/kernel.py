@@ -31,7 +31,7 @@ from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.plan import THREAD, Chained, LaunchPlan, PGemm, PIf, Pipeline, Plan, SharedTile, Streamed, Variant
-from tilec.plan.walk import walk_plan
+from tilec.plan.walk import specialised, walk_plan
 from tilec.record import record
 
 AXES = "xyz"
@@ -103,7 +103,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     kept |= gemm.RESERVED if any(isinstance(s, PGemm) for s in inside) else frozenset()
     kept |= gemm_sparse.RESERVED if any(isinstance(s, PGemm) and s.marks is not None for s in inside) else frozenset()
     kept |= pipeline.RESERVED if any(isinstance(s, Pipeline) for s in inside) else frozenset()
-    if variant.tensor_maps and not variant.hopper:
+    if specialised(variant):
         kept |= tensor_maps.RESERVED | stream_kernel.RESERVED | chain_kernel.RESERVED
     kept |= {"warp_group"} if variant.hopper else set()
     names = _parameter_names(signature(plan).names, kept)
@@ -117,7 +117,7 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         else:
             spell.variables[p] = name
     spell.variables[THREAD] = "thread"
-    if variant.tensor_maps and not variant.hopper:
+    if specialised(variant):
         return _hopper_kernel(file, plan, spell, names)
     values = _scalar_values(file, spell, plan)
     maps = tensor_maps.map_names(variant, list(names.values()))
@@ -180,8 +180,8 @@ def _hopper_kernel(file: _File, plan: Plan, spell: Spelling, names: Mapping[Para
         kernel = stream_kernel.StreamWriter(spell, file.comment, writer.sequence, declarations)
     else:
         kernel = GemmWriter(spell, file.comment, writer.sequence, declarations)
-    declared = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in maps)
-    return indent(kernel.text(variant.symbol, f"{declared}, {_parameters(file, plan, names)}", maps))
+    declared = [f"const __grid_constant__ TensorMap {name}" for name in maps]
+    return indent(kernel.text(variant.symbol, ", ".join([*declared, *_listed(_parameters(file, plan, names))]), maps))
 
 
 def _parameters(file: _File, plan: Plan, names: Mapping[Param, str]) -> str:

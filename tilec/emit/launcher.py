@@ -21,6 +21,7 @@ from tilec.ir.visit import storage
 from tilec.layout.shared import CHUNK
 from tilec.plan.hopper.plan import MULTIPROCESSORS
 from tilec.plan.plan import LaunchPlan, Plan, Variant
+from tilec.plan.walk import specialised
 
 Render = Callable[..., str]
 """`render(template, **context) -> text`."""
@@ -279,7 +280,7 @@ def _special(v: Variant, writer: CxxWriter, names: Sequence[str]) -> Special:
         swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m.swizzle]
         maps.append(Map(name, writer.addresses[m.tensor.name], tensor_maps.data_type(m.tensor.dtype), extents, strides, m.box, swizzle))
     grid = _dim3([f"static_cast<unsigned>({writer.write(e).text})" if not isinstance(e, Const) else str(e.value) for e in v.grid])
-    when = "true" if v.when is None else writer.condition(v.when)
+    when = ("true" if v.arch else "") if v.when is None else writer.condition(v.when)
     block = _dim3([str(n) for n in v.threads])
     return Special(_named(v.symbol), when, tuple(maps), grid, block, prod(v.threads), v.shared_bytes, bool(v.arch))
 
@@ -293,7 +294,7 @@ def _dim3(axes: list[str]) -> str:
 
 def _comes_first(v: Variant) -> bool:
     """True for a body with a grid of its own, which the launcher tries before all others."""
-    return bool(v.tensor_maps or v.arch)
+    return bool(specialised(v) or v.tensor_maps or v.arch)
 
 
 def _named(symbol: str) -> str:

@@ -18,6 +18,7 @@ from tilec.ir.kernel import Param
 from tilec.ir.visit import storage
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.plan import LaunchPlan, Plan, Variant
+from tilec.plan.walk import specialised
 
 Json: TypeAlias = dict[str, Any]
 
@@ -109,7 +110,7 @@ def _variant(plan: Plan, grid: LaunchPlan, variant: Variant, args: Sequence[str]
         "when": "1" if variant.when is None else manifest_text(variant.when, span),
         "grid": [manifest_text(e, span) for e in variant.grid or grid.grid],
         "block": list(variant.threads or grid.threads),
-        "cluster": [variant.cluster, 1, 1] if variant.tensor_maps and not variant.hopper else list(grid.launch.cluster),
+        "cluster": [variant.cluster, 1, 1] if specialised(variant) else list(grid.launch.cluster),
         "shared_bytes": variant.shared_bytes,
         "args": [*maps, *args],
         "tensor_maps": [_tensor_map(plan, m, name) for m, name in zip(variant.tensor_maps, maps, strict=True)],

@@ -20,8 +20,9 @@ ELEMENT_TYPES = {
 """The driver's numbers of element types (CUtensorMapDataType)."""
 
 
-def unreachable(tensor: Buffer, facts: Facts) -> str:
-    """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents."""
+def unreachable(tensor: Buffer, facts: Facts, anywhere: bool = False) -> str:
+    """Why no tensor map can describe a tensor; empty when one can, for aligned addresses and divisible extents. With `anywhere`, why
+    threads cannot bring its rows in its place, which may start anywhere."""
     strides, item = row_strides(tensor), tensor.dtype.bytes
     if tensor.dtype.name not in ELEMENT_TYPES:
         return f"the copy engine knows no elements of type {tensor.dtype}"
@@ -29,7 +30,7 @@ def unreachable(tensor: Buffer, facts: Facts) -> str:
         return f"elements of {tensor.name} do not lie side by side"
     if any(static(e) == 0 for e in tensor.shape):
         return f"{tensor.name} is empty"
-    if any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
+    if not anywhere and any(divisor(s, facts) * item % CHUNK for s in strides[:-1]):
         return f"rows of {tensor.name} do not start on multiples of 16 bytes"
     return ""
 

@@ -35,7 +35,7 @@ from tilec.plan.engine_copies import engine_tiles, with_full
 from tilec.plan.free_threads import free_threads
 from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
 from tilec.plan.in_flight import joined_products
-from tilec.plan.hopper.gemm import plan_gemm
+from tilec.plan.hopper.gemm import plan_gemm, plan_lines
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
@@ -171,6 +171,8 @@ def _planned(
         own = own if isinstance(own, list) else _own_bodies(room, symbol, assumed, options)
     if room.hand is not None:
         variants = _by_hand(room, symbol, assumed, options)
+    elif isinstance(own, list) and own[-1].when is None:
+        variants = own  # one of them takes any alignment
     elif isinstance(own, list) and options.target.has_wgmma:
         room, general = _behind(room, f"{symbol}__general", options)
         variants = [*own, general]
@@ -284,6 +286,10 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
     if isinstance(own, str):
         other = plan_attention(request) or plan_chain(request)
         own = [other] if isinstance(other, Variant) else other or own
+    if options.target.has_wgmma and (isinstance(own, str) or assumed):
+        lines = plan_lines(replace(request, symbol=f"{symbol}__general" if isinstance(own, list) else symbol))
+        if isinstance(lines, Variant):
+            own = [*own, lines] if isinstance(own, list) else [lines]
     if isinstance(own, str):
         return (Diagnostic(Severity.REMARK, "TL0505", f"the portable path instead of Hopper's own: {own}", launch.span),)
     if options.target.has_wgmma:

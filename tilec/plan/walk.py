@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilec.plan.plan import (
-    Chained, PFor, PGemms, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, WarpSpecialized, WhenScaled,
+    Chained, PFor, PGemms, PIf, Pipeline, PSeq, PStmt, PWhile, Stepped, Streamed, TileLoop, Variant, WarpSpecialized, WhenScaled,
 )  # fmt: skip
 
 
@@ -37,3 +37,8 @@ def walk_plan(s: PStmt) -> Iterator[PStmt]:
     yield s
     for c in plan_children(s):
         yield from walk_plan(c)
+
+
+def specialised(v: Variant) -> bool:
+    """True for a body of Hopper's own: a whole kernel of warp groups whose blocks are persistent."""
+    return any(isinstance(s, WarpSpecialized | Streamed | Chained) for s in v.body.body)

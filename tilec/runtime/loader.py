@@ -95,12 +95,12 @@ class Kernel:
 
     def _launch(self, launch: Mapping[str, Any], env: Mapping[str, int], values: Mapping[str, Any]) -> PreparedLaunch | None:
         mixed = len({v["arch"] for v in launch["variants"]}) > 1
-        special = [v for v in launch["variants"] if v["tensor_maps"] or (mixed and v["arch"][-1:].isalpha())]
+        special = [v for v in launch["variants"] if v["tensor_maps"] or _persistent(v) or (mixed and v["arch"][-1:].isalpha())]
         fitting = (v for v in launch["variants"] if v not in special or v["arch"] in self.module.exact)
         variant = next((v for v in fitting if evaluate(v["when"], env)), None)
         if variant is None:
             raise Refused("no variant of the kernel fits the alignment of these arrays")
-        if variant["tensor_maps"]:
+        if _persistent(variant):
             env = {**env, "multiprocessors": self._multiprocessors()}
         grid = tuple(evaluate(str(g), env) for g in variant["grid"])
         if any(not 0 <= n <= limit for n, limit in zip(grid, GRID_LIMITS, strict=True)):
@@ -146,6 +146,11 @@ class PreparedLaunch:
     def __call__(self, stream: Any = None) -> None:
         """Queues the grid on `stream` (the current one by default)."""
         self.function(self.grid, self.block, self.arguments, shared_mem=self.shared_bytes, stream=stream)
+
+
+def _persistent(variant: Mapping[str, Any]) -> bool:
+    """True for a body of Hopper's own: its blocks take tile after tile, one a multiprocessor."""
+    return any("multiprocessors" in str(g) for g in variant["grid"])
 
 
 def scalar(value: int | float, dtype: str) -> Any:

@@ -211,10 +211,8 @@ void check_whole_warp(const Thread& one, unsigned lanes, int first_thread) {
 }
 
 void perform(const AsyncCopy& copy) {
-  if (copy.in_range)
-    memcpy(copy.dst, copy.src, static_cast<size_t>(copy.bytes));
-  else
-    memset(copy.dst, 0, static_cast<size_t>(copy.bytes));
+  if (copy.valid > 0) memcpy(copy.dst, copy.src, static_cast<size_t>(copy.valid));
+  memset(static_cast<char*>(copy.dst) + copy.valid, 0, static_cast<size_t>(copy.bytes - copy.valid));
 }
 
 void land(const Thread& thread, const std::vector<AsyncCopy>& group) {
@@ -282,15 +280,23 @@ void finish_all_copies(Thread& thread) {
 
 using namespace tilec;
 
-void tilec_cp_async(void* dst, const void* src, int bytes, bool in_range, int line) {
+namespace {
+
+void queue_copy(void* dst, const void* src, int bytes, int valid, int line) {
   check_range(dst, static_cast<size_t>(bytes), "cp_async writes", true, line);
-  if (in_range) check_range(src, static_cast<size_t>(bytes), "cp_async reads", false, line);
+  if (valid > 0) check_range(src, static_cast<size_t>(valid), "cp_async reads", false, line, static_cast<size_t>(bytes));
   races_copy_issued(dst, static_cast<size_t>(bytes), line);
   const bool now = settings.asynchrony == Asynchrony::eager;
-  const AsyncCopy copy = {dst, src, bytes, in_range, now};
+  const AsyncCopy copy = {dst, src, bytes, valid, now};
   if (now) perform(copy);
   current->open_group.push_back(copy);
 }
+
+}  // namespace
+
+void tilec_cp_async(void* dst, const void* src, int bytes, bool in_range, int line) { queue_copy(dst, src, bytes, in_range ? bytes : 0, line); }
+
+void tilec_cp_async_part(void* dst, const void* src, int bytes, int line) { queue_copy(dst, src, 16, bytes, line); }
 
 void tilec_cp_async_commit() {
   current->groups.push_back(std::move(current->open_group));

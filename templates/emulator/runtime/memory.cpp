@@ -165,15 +165,16 @@ std::string describe_access(const void* p, size_t bytes, const Region* region) {
   return size + format(" at byte %td of ", c - region->begin) + what;
 }
 
-void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line) {
+void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line, size_t alignment) {
   const Region* const region = find_region(p);
   const std::string prefix = std::string(what) + " ";
   if (region == nullptr || region->shared != must_be_shared)
     fail("fault", line, prefix + describe_access(p, bytes, region) + (must_be_shared ? ", not in shared memory" : ", not in global memory"));
   const char* const c = static_cast<const char*>(p);
   if (c < region->begin || c + bytes > region->begin + region->bytes) fail("overrun", line, prefix + describe_access(p, bytes, region));
-  if (reinterpret_cast<uintptr_t>(p) % bytes != 0)
-    fail("fault", line, prefix + describe_access(p, bytes, region) + format(", which is not aligned to %zu bytes", bytes));
+  if (alignment == 0) alignment = bytes;
+  if (reinterpret_cast<uintptr_t>(p) % alignment != 0)
+    fail("fault", line, prefix + describe_access(p, bytes, region) + format(", which is not aligned to %zu bytes", alignment));
 }
 
 }  // namespace tilec

@@ -42,7 +42,7 @@ struct AsyncCopy {
   void* dst;
   const void* src;
   int bytes;
-  bool in_range;
+  int valid;  // the first of them are copied, the others zeroed
   bool landed;
 };
 
@@ -160,7 +160,7 @@ char* shared_of(const void* p, int rank);  // the place of another block of the 
 void check_canaries();                     // after each block
 const Region* find_region(const void* p);  // the array or tile whose memory or surroundings hold p
 std::string describe_access(const void* p, size_t bytes, const Region* region);
-void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line);
+void check_range(const void* p, size_t bytes, const char* what, bool must_be_shared, int line, size_t alignment = 0);
 
 // Shared tiles lie in one range of addresses, the arena.
 extern char* arena_begin;

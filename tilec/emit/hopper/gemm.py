@@ -11,6 +11,7 @@ from tilec.record import record
 from tilec.analysis.facts import Facts
 from tilec.analysis.proofs import prove
 from tilec.emit.cliteral import ctype
+from tilec.emit.hopper.lines import line_producers
 from tilec.emit.hopper.tiles import thread_places
 from tilec.emit.hopper.writer import BoxLoad, ProductCall, Writer, factor
 from tilec.emit.render import render
@@ -27,6 +28,7 @@ class _Numbers:
 
     threads: int
     first: int
+    arrivals: int
     consumers: int
     stages: int
     barriers: int
@@ -65,7 +67,7 @@ class GemmWriter(Writer):
         self.need("barrier_sync", "barrier_arrive", "warp_sync", s.gemm.instruction, *pair, stores=stores)
         facts = variant.facts
         numbers = self.numbers(s, facts)
-        loads = self.loads(s, maps, facts)
+        loads = self.loads(s, maps, facts) if maps else ""
         acc = spell.buffer(s.acc)
         registers = s.gemm.layout.registers
         spell.need_type(s.acc.dtype)
@@ -78,14 +80,15 @@ class GemmWriter(Writer):
             "products": self.products(s, acc), "zero": zero, "epilogue": epilogue, "loop_comment": self.comment(s.spans[0]),
             "gemm_comment": self.comment(s.spans[3]),
         }  # fmt: skip
-        tiles = self.tile_lines("\n".join([*pieces.values(), numbers.a, numbers.b]))
+        lines = self.lines(s, numbers, facts) if s.schedule.lines is not None else ""
+        tiles = self.tile_lines("\n".join([*pieces.values(), numbers.a, numbers.b, lines]))
         anew, places = "", thread_places(epilogue)
         if s.schedule.anew and any(mentions(epilogue, w) for w in ("thread", "warp", "lane")):
             spell.need("thread_index_anew")
             anew, places = ", ".join(["thread = thread_index_anew()", *places.split(", ")[:-1]]), ""
         return render(
             "pipeline/warp_specialized.cu.jinja", k=numbers, symbol=symbol, parameters=parameters, tiles=tiles, maps=maps, anew=anew,
-            places=places, stores=stores, arch=variant.arch, guard=self.guard(s, facts), **pieces,
+            places=places, stores=stores, lines=lines, arch=variant.arch, guard=self.guard(s, facts), **pieces,
         )  # fmt: skip
 
     def numbers(self, s: WarpSpecialized, facts: Facts) -> _Numbers:
@@ -105,11 +108,19 @@ class GemmWriter(Writer):
             return f"{o.leading}, {o.stride}, {o.mode}"
 
         return _Numbers(
-            c.threads, 128 * c.consumers, c.consumers, c.stages, c.barriers, c.give, c.take, c.lag, s.gemm.m // c.consumers,
-            s.a.bytes + s.b.bytes, var, start, stop, f"++{var}" if s.step == 1 else f"{var} += {s.step}", spell.expr(trips, facts),
+            c.threads, 128 * c.consumers, 1 if c.lines is None else 4 * c.lines.producers, c.consumers,
+            c.stages, c.barriers, c.give, c.take, c.lag, s.gemm.m // c.consumers, s.a.bytes + s.b.bytes,
+            var, start, stop, f"++{var}" if s.step == 1 else f"{var} += {s.step}",
+            spell.expr(trips, facts),
             tile(s.a), tile(s.b), descriptor(s.a), descriptor(s.b), s.a.bytes >> 4, s.b.bytes >> 4, c.pair is not None,
             "blockIdx.x" if c.pair is None else "blockIdx.x / 2", "gridDim.x" if c.pair is None else "gridDim.x / 2",
         )  # fmt: skip
+
+    def lines(self, s: WarpSpecialized, numbers: _Numbers, facts: Facts) -> str:
+        """What producers do that bring rows which start anywhere."""
+        steps = f"const int steps = {numbers.steps};"
+        text = line_producers(self, s, "", steps, facts)
+        return line_producers(self, s, self.producer(s, text, facts), steps, facts)
 
     def counts(self, s: WarpSpecialized, facts: Facts) -> str:
         """Declarations of the numbers of tiles."""

@@ -18,7 +18,7 @@ from tilec.plan.copy_engine import ELEMENT_TYPES
 
 RESERVED = frozenset(
     "full empty warp_group tiles tiles_x tiles_y tile stage phase steps step previous lag a b a_tiles b_tiles part column staged row r j s "
-    "in_layer multiprocessors rank pairs_x pairs_y again".split()
+    "in_layer multiprocessors rank pairs_x pairs_y again fetcher ahead line words inner skip first more src from begin end limit i".split()
 )
 """C names that the text of a GEMM kernel declares for itself."""
 

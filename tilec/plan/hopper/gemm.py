@@ -24,6 +24,7 @@ from tilec.plan.barriers import place_barriers
 from tilec.plan.clusters import ALONE
 from tilec.plan.domains import cast, paired, static, static_shape
 from tilec.plan.hopper.gemm_join import join_columns
+from tilec.plan.hopper.gemm_lines import astray, lines_of, registers_of, words_bytes, words_tile
 from tilec.plan.hopper.gemm_match import Match, match
 from tilec.plan.hopper.gemm_pairs import CLUSTERED, chosen_pair, halved, pair_grid, without
 from tilec.plan.hopper.parts import (
@@ -91,26 +92,11 @@ RULES = Rules(registers={1: (40, 232), 2: (40, 232), 3: (32, 160)}, accumulators
 
 def plan_gemm(r: Request) -> list[Variant] | str:
     """The bodies of a launch for Hopper, of which each says when it is the one; or the reason why there is none."""
-    r = replace(r, launch=one_tile_a_block(r.launch))
-    written = frozenset(touched([r.launch.body])[1])
-    found = match(r.launch, written, r.ieee)
-    if isinstance(found, str):
-        return found
-    remarks: tuple[Diagnostic, ...] = ()
+    recognised = _recognised(r)
+    if isinstance(recognised, str):
+        return recognised
+    r, found, remarks = recognised
     number, rung = rung_of(r.choice, "product", r.symbol)
-    joins = r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE
-    if rung.cut > 1 and not joins:
-        r = in_parts(r, "product")
-        found = match(r.launch, written, r.ieee)
-        if isinstance(found, str):
-            return found
-    elif joins and rung.cut == 1:
-        joined = join_columns(r.launch, found)
-        again = match(joined, written, r.ieee) if joined is not None else ""
-        if joined is not None and not isinstance(again, str):
-            text = "two neighbouring blocks of 128x128 are one of 128x256"
-            remarks = (Diagnostic(Severity.REMARK, "TL0506", text, r.launch.span),)
-            r, found = replace(r, launch=joined), again
     m, n = static_shape(found.acc)
     k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
     consumers = _consumers(m, n, found)
@@ -118,8 +104,6 @@ def plan_gemm(r: Request) -> list[Variant] | str:
         return consumers
     facts = mapped_facts(r, found.copies)
     join = _join(found, k, facts)
-    if k * join % found.depth:
-        return f"K = {k} is no multiple of {found.depth}"
     operands = _operands(found, k * join, m // consumers, facts)
     if isinstance(operands, str):
         return operands
@@ -151,6 +135,56 @@ def plan_gemm(r: Request) -> list[Variant] | str:
     paired_up = replace(paired_up, ladder="pairs", rung=number, below=next_rung("pairs", number, effect))
     alone = replace(out, when=without(out.when, pair))
     return [replace(v, remarks=(*remarks, *v.remarks)) for v in ((paired_up,) if pays else (alone, paired_up))]
+
+
+def _recognised(r: Request) -> tuple[Request, Match, tuple[Diagnostic, ...]] | str:
+    """The launch as one tile a block, cut or joined, its parts, and a remark where two blocks became one; or why it is none of these
+    kernels."""
+    r = replace(r, launch=one_tile_a_block(r.launch))
+    written = frozenset(touched([r.launch.body])[1])
+    found = match(r.launch, written, r.ieee)
+    if isinstance(found, str):
+        return found
+    cut = rung_of(r.choice, "product", r.symbol)[1].cut > 1
+    joins = r.opt_level >= 3 and static_shape(found.acc) == (128, 128) and r.launch.cluster == ALONE
+    if cut and not joins:
+        r = in_parts(r, "product")
+        again = match(r.launch, written, r.ieee)
+        assert not isinstance(again, str)
+        return r, again, ()
+    joined = join_columns(r.launch, found) if joins and not cut else None
+    again = match(joined, written, r.ieee) if joined is not None else ""
+    if joined is None or isinstance(again, str):
+        return r, found, ()
+    text = "two neighbouring blocks of 128x128 are one of 128x256"
+    return replace(r, launch=joined), again, (Diagnostic(Severity.REMARK, "TL0506", text, r.launch.span),)
+
+
+def plan_lines(r: Request) -> Variant | str:
+    """The body of a launch for Hopper that takes any alignment: threads bring the operands (see `gemm_lines`); or why there is none."""
+    recognised = _recognised(replace(r, divisors={}))
+    if isinstance(recognised, str):
+        return recognised
+    r, found, remarks = recognised
+    m, n = static_shape(found.acc)
+    k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
+    consumers = _consumers(m, n, found)
+    if isinstance(consumers, str):
+        return consumers
+    facts = Facts().with_launch(r.launch, (128, 1, 1))
+    join = _join(found, k, facts)
+    operands = _operands(found, k * join, m // consumers, facts, anywhere=True)
+    if isinstance(operands, str):
+        return operands
+    start, stop = (substitute(e, found.resolved) for e in (found.loop.start, found.loop.stop))
+    inside = facts.with_loop(found.loop.var, start, stop, Const(join, INT32))
+    for o in operands:
+        if reason := astray(o, inside):
+            return reason
+    out = _Builder(r, found, facts, consumers, join, *operands, anywhere=True).variant()
+    if isinstance(out, Variant) and out.strain > 0:
+        return "its products may need more registers than there are"
+    return replace(out, remarks=(*remarks, *out.remarks)) if isinstance(out, Variant) else out
 
 
 def _consumers(m: int, n: int, found: Match) -> int | str:
@@ -188,12 +222,14 @@ def _join(found: Match, k: int, facts: Facts) -> int:
     return 128 // row
 
 
-def _operands(found: Match, k: int, rows: int, facts: Facts) -> tuple[Operand, Operand] | str:
-    """Both tiles of the ring; `rows` are those of a consumer. Or why the copy engine or wgmma cannot take one."""
+def _operands(found: Match, k: int, rows: int, facts: Facts, anywhere: bool = False) -> tuple[Operand, Operand] | str:
+    """Both tiles of the ring, `k` long; `rows` are those of a consumer. Or why the copy engine or wgmma cannot take one."""
+    if k % found.depth:
+        return f"K = {k} is no multiple of {found.depth}"
     g = found.gemm
     out: list[Operand] = []
     for copy, k_major, group_rows in ((found.copies[0], not g.trans_a, rows), (found.copies[1], g.trans_b, 0)):
-        one = operand_of(copy, k_major, k, group_rows, found.resolved, facts)
+        one = operand_of(copy, k_major, k, group_rows, found.resolved, facts, anywhere)
         if isinstance(one, str):
             return one
         out.append(one)
@@ -259,6 +295,7 @@ class _Builder:
     b: Operand
     pair: Pair | None = None
     rung: Rung = FIRST
+    anywhere: bool = False
 
     def variant(self) -> Variant | str:
         """The finished body; or why it does not fit."""
@@ -277,7 +314,8 @@ class _Builder:
         epilogue = Seq(direct_stores(self.found.epilogue), launch.span)
         legal = legalise(epilogue, threads, self.r.target, self.r.ieee, {found.acc: layout})
         layouts = tile_layouts(shared_buffers(legal.body), frozenset())
-        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, alignment, legal.body, 1, adds=True)
+        aligned = (lambda b: b.dtype.bytes) if self.anywhere else alignment
+        setting = Setting(threads, (), legal.layouts, legal.gemms, layouts.__getitem__, aligned, legal.body, 1, adds=True)
         lowering = _Epilogue(setting, self)
         setup = lowering.sequence(found.lets, facts, True)
         ahead = lowering.sequence(found.ahead, facts, True)
@@ -293,6 +331,8 @@ class _Builder:
 
     def _registers(self) -> tuple[int, int]:
         """Those of a producer and a consumer once they have exchanged some."""
+        if self.anywhere:
+            return registers_of(self.consumers, self._accumulators())[1:]
         give, take = RULES.registers[self.consumers]
         return self.rung.take if self.rung.take[1] > take else (give, take)
 
@@ -305,12 +345,17 @@ class _Builder:
         m, n = static_shape(self.found.acc)
         return product_strain((m, n, stored), held, computes, read, self.rung, self._registers()[1])
 
+    def _accumulators(self) -> int:
+        """Registers of the accumulator a thread."""
+        m, n = static_shape(self.found.acc)
+        return m * n * self.found.acc.dtype.bytes // (512 * self.consumers)
+
     def _depth(self) -> int:
         return self.a.shape[1] if self.a.k_major else self.a.shape[0]
 
     def bulk_store(self, s: Copy, at: Setting, facts: Facts) -> BulkStore | None:
         """The copy of a whole fragment with the accumulator's map to a box of a tensor, as a store of the copy engine."""
-        if touched_elsewhere(s.dst.buffer, at.launch_body):
+        if self.anywhere or touched_elsewhere(s.dst.buffer, at.launch_body):
             return None
         m, n = static_shape(self.found.acc)
         return bulk_store_of(s, at.layouts.get(s.src.buffer), (m, n), self.consumers, facts)
@@ -323,23 +368,29 @@ class _Builder:
         found, r = self.found, self.r
         stagings = list({id(s.staging.tile): s for s in lowering.stores}.values())
         staged = max((_bytes(s.staging.tile) for s in stagings), default=0)
-        room = r.target.shared_per_block_max - staged - extra - 1024
+        producers = registers_of(self.consumers, self._accumulators())[0]
+        lines = lines_of(self.a, self.b, producers, found.loop.var, self.join) if self.anywhere else None
+        words = [words_bytes(b) for b in (lines.a, lines.b)] if lines is not None else [0, 0]
+        room = r.target.shared_per_block_max - staged - extra - 1024 - sum(words)
         stages = min(RULES.most_stages, room // (self.a.bytes + self.b.bytes))
         if stages < 2:
             return f"two pairs of tiles of {self.a.bytes + self.b.bytes} bytes do not fit the shared memory"
         at_b = stages * self.a.bytes
         at_c = at_b + stages * self.b.bytes
         at_more = at_c + staged
-        barriers = at_more + extra
+        at_words = at_more + extra
+        barriers = at_words + sum(words)
         panel = r.launch.panel or RULES.panel
         schedule = Schedule(
             self.consumers, stages, *self._registers(), barriers, barriers + 16 * stages,
-            RULES.lag if self.consumers == 2 and self.rung.lag else 0,
-            max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, self.pair, self.rung.anew,
+            RULES.lag if self.consumers == 2 and self.rung.lag and stages > 2 else 0,
+            max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, self.pair, self.rung.anew, lines,
         )  # fmt: skip
         placements: dict[Buffer, Placement] = {
             self.a.tile: ring_of(self.a, 0, stages), self.b.tile: ring_of(self.b, at_b, stages),
         }  # fmt: skip
+        if lines is not None:
+            placements |= {lines.a: words_tile(lines.a, at_words), lines.b: words_tile(lines.b, at_words + words[0])}
         for s in stagings:
             placements[s.staging.tile] = staging_tile(s.staging, at_c)
         placements |= {b: replace(t, offset=t.offset + at_more) for b, t in tiles.items()}
@@ -355,7 +406,7 @@ class _Builder:
             schedule, gemm, found.acc, self.a, self.b, r.launch.block_vars, r.launch.grid, loop.var, start, stop, self.join, zero, *before,
             epilogue, found.guard, found.early, (loop.span, found.copies[0].span, found.copies[1].span, found.gemm.span),
         )  # fmt: skip
-        maps = (self.a.map, self.b.map, *(s.map for s in lowering.stores))
+        maps = () if lines is not None else (self.a.map, self.b.map, *(s.map for s in lowering.stores))
         strain = self._strain({**fragments, found.acc: gemm.layout}, epilogue)
         out = replace(finished(r, self.facts, body, placements, lowering, maps), remarks=remarks, strain=strain)
         if self.pair is None:

@@ -87,8 +87,11 @@ def mapped_facts(r: Request, copies: Iterable[Copy]) -> Facts:
     return facts
 
 
-def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts) -> Operand | str:
-    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it."""
+def operand_of(
+    copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping[Var, Expr], facts: Facts, anywhere: bool = False
+) -> Operand | str:
+    """The tile that a copy fills as an operand of wgmma; or why the copy engine or wgmma cannot take it. With `anywhere` threads
+    bring it, from rows that may start anywhere."""
     tile, source = copy.dst.buffer, copy.src.buffer
     item = tile.dtype.bytes
     shape = static_shape(tile)
@@ -99,7 +102,7 @@ def operand_of(copy: Copy, k_major: bool, k: int, group_rows: int, lets: Mapping
         return f"rows of {tile.name} are {inner * item} bytes, no multiple of 32"
     if across > 256 or across % 8:
         return f"{tile.name} has {across} rows"
-    reason = unreachable(source, facts)
+    reason = unreachable(source, facts, anywhere)
     if reason:
         return reason
     per = span // item

@@ -117,18 +117,37 @@ class WarpGroups:
 
 
 @record
+class Lines:
+    """How operands arrive whose rows start anywhere: `producers` warp groups copy the 16-byte words around each line of a tile, and
+    move its bytes into place steps later.
+
+    The words lie in the shared tiles `a` and `b`, either [line][bytes of a ring] or [version][line][bytes].
+    """
+
+    producers: int
+    a: Buffer
+    b: Buffer
+
+
+@record
 class Schedule(WarpGroups):
     """The numbers of a GEMM; see the table of rules in `gemm`.
 
     `lag` lets the second consumer start each tile that many k-blocks after the first, so that one's epilogue runs beside the
     other's products. `group` is the height of a raster panel in tiles, or in pairs of them. `anew`: behind the products a thread
-    asks again for its number.
+    asks again for its number. `lines`: threads bring the operands, not the copy engine.
     """
 
     lag: int
     group: int
     pair: Pair | None = None
     anew: bool = False
+    lines: Lines | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads of the block: the consumers' first, then the producers'."""
+        return 128 * (self.consumers + (1 if self.lines is None else self.lines.producers))
 
 
 @record
