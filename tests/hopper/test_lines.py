@@ -16,7 +16,7 @@ pytestmark = needs_gxx
 @pytest.mark.parametrize("g", FORMS, ids=str)
 def test_rows_of_odd_lengths(g: Gemm) -> None:
     compiled = g.compiled()
-    assert specialised(compiled.plans[0].launches[0].variants[-1])
+    assert specialised(compiled.plans[0].launches[0].variants[-1]) is (g.bm != 192)  # three warp groups leave producers too few registers
     limit = 5e-3 if g.acc == "float16" else LIMITS[g.out]
     for mode, size in (("lazy", (201, 209, 175)), ("random", (71, 131, 77))):
         outcome, error = run(compiled.cu, g, size, MODES[mode])

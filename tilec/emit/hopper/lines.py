@@ -22,11 +22,8 @@ from tilec.record import record
 ENTRIES = ("fetch_words", "anew", "cp_async_commit", "cp_async_wait", "fence_proxy_async")
 """Prelude entries of such producers."""
 
-BATCH, SMALL_BATCH = 16, 8
-"""Words that a thread reads before it writes them, so that it waits for shared memory once for all; where registers are few."""
-
-MANY = 88
-"""Registers of a producer from which on they are not few."""
+BATCHES = {40: 8, 88: 16, 96: 16}
+"""Words that a thread reads before it writes them, so that it waits for shared memory once for all, by the registers of a producer."""
 
 ROUNDS = 4
 """Octets of lines of a warp that are one group of copies."""
@@ -99,8 +96,7 @@ def line_producers(writer: Writer, s: WarpSpecialized, places: str, steps: str, 
     beyond = Binary("add", s.stop, Const(s.step, INT32), INT32)  # a ring's last step needs the words behind it: copies go one step further
     inner = facts.with_loop(s.var, s.start, beyond, Const(s.step, INT32))
     tiles = zip((s.a, s.b), (c.lines.a, c.lines.b), s.spans[1:3], strict=True)
-    batch = BATCH if c.give >= MANY else SMALL_BATCH
-    texts = [_Text(writer, o, spell.buffer(words), words.rank == 2, warps, batch, inner) for o, words, _ in tiles]
+    texts = [_Text(writer, o, spell.buffer(words), words.rank == 2, warps, BATCHES[c.give], inner) for o, words, _ in tiles]
     operands = [t.lines(writer.comment(span)) for t, span in zip(texts, s.spans[1:3], strict=True)]
     rings = [o.ring for o in operands]
     wanted = {"word_in_ring": any(rings), "cp_async_16": any(rings), "word_at": not all(rings), "fetch_line": not all(rings)}

@@ -171,6 +171,8 @@ def plan_lines(r: Request) -> Variant | str:
     consumers = _consumers(m, n, found)
     if isinstance(consumers, str):
         return consumers
+    if consumers > 2:
+        return "three warp groups of consumers leave threads that bring operands too few registers"
     facts = Facts().with_launch(r.launch, (128, 1, 1))
     join = _join(found, k, facts)
     operands = _operands(found, k * join, m // consumers, facts, anywhere=True)
@@ -338,9 +340,10 @@ class _Builder:
 
     def _strain(self, fragments: Mapping[Buffer, FragmentLayout], epilogue: PSeq) -> int:
         """By how many registers the body may exceed what is known to fit."""
-        held = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in fragments.items())
         computes = any(not isinstance(s, PSeq | Stepped | BulkStore) and plan_children(s) for s in walk_plan(epilogue))
         read = sum(b.scope is Scope.GLOBAL for b in touched(self.found.epilogue)[0])
+        least = 4 if read else 1  # bytes: what is loaded beside 16-bit results takes as many registers as beside wide ones
+        held = sum(-(-layout.registers * max(b.dtype.bytes, least) // 4) for b, layout in fragments.items())
         stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=32)
         m, n = static_shape(self.found.acc)
         return product_strain((m, n, stored), held, computes, read, self.rung, self._registers()[1])

@@ -38,11 +38,9 @@ OCTET = 8
 
 
 def registers_of(consumers: int, accumulators: int) -> tuple[int, int, int]:
-    """Warp groups of producers, and the registers of a producer's and of a consumer's thread."""
+    """Warp groups of producers, and the registers of a producer's and of a consumer's thread, of one or two warp groups of consumers."""
     if consumers == 1:
         return 2, 96, 232
-    if consumers == 3:
-        return 1, 56, 152
     if accumulators <= 64:
         return 2, 96, 160
     return (1, 88, 208) if accumulators <= 128 else (1, 40, 232)
