@@ -20,7 +20,7 @@ FALL = [
     (Gemm(bm=256, bn=192, trans_b=True, epilogue="bias"), 256, "sm_90a"),
     (Gemm(bm=128, bn=256, out="float32", epilogue="bias"), 256, "sm_90a"),
     (Gemm(bm=256, bn=128, bk=128, dtype="float8_e4m3", trans_b=True, epilogue="bias"), 256, "sm_90a"),
-    (Gemm(bm=256, bn=256, stages=2, trans_b=True), 256, "sm_90a"),
+    (Gemm(bm=256, bn=256, stages=2, trans_b=True), 256, "sm_80"),
     (Gemm(bm=192, bn=192, bk=32, stages=1, dtype="float32", out="float32", trans_a=True, epilogue="direct"), 128, "sm_90a"),
     (Gemm(bm=256, bn=192, stages=2, epilogue="direct"), 256, "sm_80"),
     (Gemm(bm=128, bn=256, stages=2, dtype="bfloat16", out="float32"), 384, "sm_80"),
