@@ -51,7 +51,7 @@ def value(setup: str, **options) -> tuple[int, tuple[str, ...]]:
         ("from consts import TILE as V\n", 96, ["consts.py"]),
         ("import consts as c, helpers\nV = helpers.up(200) + c.TILE\n", 384, ["consts.py", "helpers.py"]),
         ("from consts import *\nV = TILE\n", 96, ["consts.py"]),
-        ("from pack import twice\nV = twice(2)\n", 10, ["pack/__init__.py", "pack/inner.py", "pack/deep/more.py", "pack/other.py"]),
+        ("from pack import twice\nV = twice(2)\n", 10, ["pack/__init__.py", "pack/inner.py", "pack/deep/__init__.py", "pack/deep/more.py", "pack/other.py"]),
         ("from pack import *\nV = BASE\n", 6, None),
         ("import pack.inner\nV = pack.inner.BASE + pack.deep.more.FIVE\n", 11, None),
         ("from plain.leaf import SEVEN as V\n", 7, ["plain/leaf.py"]),
@@ -93,7 +93,7 @@ def test_what_cannot_be_imported_is_told_where_it_is_needed(folder, setup: str, 
 
 
 def test_modules_that_import_each_other(folder) -> None:
-    (folder / "a.py").write_text("import b\nONE = 1\ndef f():\n    return b.TWO + ONE\n")
+    (folder / "a.py").write_text("ONE = 1\nimport b\ndef f():\n    return b.TWO + ONE\n")
     (folder / "b.py").write_text("import a\nTWO = 2\nTHREE = a.ONE + TWO\n")
     assert value("import a, b\nV = a.f() * 10 + b.THREE\n")[0] == 33
 

@@ -14,7 +14,7 @@ from tilec.frontend.classes import inherits, parts, set_attribute, special
 from tilec.frontend.enums import enum_of
 from tilec.frontend.hostops import HostError
 from tilec.frontend.machine import Machine, is_device
-from tilec.frontend.values import Builtin, ClassValue, Function, Instance, Iter, Partial, Super
+from tilec.frontend.values import Builtin, ClassValue, Function, Instance, Iter, Partial, Super, View
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, lookup
 from tilec.ir.expr import Buffer, Expr
 from tilec.language import arith, loops, vectors
@@ -87,6 +87,8 @@ def _host_true(m: Machine, value: Value) -> bool:
         raise HostError("this needs a value that is known while compiling, not a run-time one")
     if isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
         return len(value) > 0
+    if isinstance(value, View):
+        return len(value.owner) > 0
     for name in ("__bool__", "__len__"):
         told = special(m, value, name, (), m.b.span)
         if told is not NotImplemented:
@@ -114,6 +116,8 @@ def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         return told
     if (fields := parts(value)) is not None or (isinstance(value, ClassValue) and value.is_enum):
         return len(fields if fields is not None else value.members)
+    if isinstance(value, View):
+        return len(value.owner)
     if not isinstance(value, (str, list, tuple, dict, set, frozenset, range)):
         raise HostError(f"len() does not work on {hostops.kind(value)}")
     return len(value)
@@ -208,10 +212,12 @@ def _divmod(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _zip(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if not kwargs.get("strict"):
+        return Iter(zip(*(m.stream(a, m.b.span) for a in args), strict=False))
     columns = [m.iterate(a, m.b.span) for a in args]
-    if kwargs.get("strict") and len({len(c) for c in columns}) > 1:
+    if len({len(c) for c in columns}) > 1:
         raise HostError("zip(): the arguments have different lengths")
-    return Iter(list(zip(*columns, strict=False)))
+    return Iter(zip(*columns, strict=False))
 
 
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
@@ -219,7 +225,7 @@ def _enumerate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("enumerate", args, {k: v for k, v in kwargs.items() if k != "start"}, 1, 2)
     if not isinstance(start, int):
         raise HostError("enumerate() starts at an integer")
-    return Iter([(start + k, v) for k, v in enumerate(m.iterate(args[0], m.b.span))])
+    return Iter(enumerate(m.stream(args[0], m.b.span), start))
 
 
 def sort(m: Machine, values: list[Value], kwargs: Kwargs) -> list[Value]:
@@ -241,14 +247,14 @@ def _sorted(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("reversed", args, kwargs)
-    return args[0][::-1] if isinstance(args[0], range) else Iter(m.iterate(args[0], m.b.span)[::-1])
+    return args[0][::-1] if isinstance(args[0], range) else Iter(iter(m.iterate(args[0], m.b.span)[::-1]))
 
 
 def _all_any(name: str, stop: bool) -> Callable[[Machine, Args, Kwargs], Value]:
     def quantify(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         one(name, args, kwargs)
         found: Value = not stop
-        for value in m.iterate(args[0], m.b.span):
+        for value in m.stream(args[0], m.b.span):
             if is_device(value) or is_device(found):
                 found = arith.logical(m.b, "or" if stop else "and", found, value)
             elif _host_true(m, value) == stop:
@@ -287,24 +293,24 @@ def _map(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) < 2:
         raise HostError("map() needs a function and values")
     span = m.b.span
-    rows = list(zip(*(m.iterate(a, span) for a in args[1:]), strict=False))
-    return Iter([m.call(args[0], row, {}, span) for row in rows])
+    values = (m.call(args[0], row, {}, span) for row in zip(*(m.stream(a, span) for a in args[1:]), strict=False))
+    return Iter(values if m.b.launch is None else iter(list(values)))
 
 
 def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("filter", args, kwargs, 2, 2)
     span = m.b.span
-    values = m.iterate(args[1], span)
-    return Iter([v for v in values if _host_true(m, v if args[0] is None else m.call(args[0], (v,), {}, span))])
+    found = (v for v in m.stream(args[1], span) if _host_true(m, v if args[0] is None else m.call(args[0], (v,), {}, span)))
+    return Iter(found if m.b.launch is None else iter(list(found)))
 
 
 def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("next", args, kwargs, 1, 2)
     if not isinstance(args[0], Iter):
         raise HostError(f"next() needs an iterator, not {hostops.kind(args[0])}")
-    if args[0].position < len(args[0].items):
-        args[0].position += 1
-        return args[0].items[args[0].position - 1]
+    value = next(args[0].source, _ABSENT)
+    if value is not _ABSENT:
+        return value
     if len(args) == 2:
         return args[1]
     raise HostError("next() of an iterator that is used up")
@@ -312,7 +318,7 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("iter", args, kwargs)
-    return args[0] if isinstance(args[0], Iter) else Iter(m.iterate(args[0], m.b.span))
+    return args[0] if isinstance(args[0], Iter) else Iter(m.stream(args[0], m.b.span))
 
 
 def _slice(m: Machine, args: Args, kwargs: Kwargs) -> Value:

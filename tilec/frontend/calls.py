@@ -20,7 +20,7 @@ from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
 from tilec.frontend.names import assigned, dotted, is_region, is_var, snapshot
 from tilec.frontend.syntax import Def, parameters, style, uses, yields
-from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, Iter, KernelValue, Partial
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, KernelValue, Partial
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
 from tilec.language import lets, vectors
@@ -165,6 +165,8 @@ def call_function(m: Machine, function: Function, args: tuple[Value, ...], kwarg
     if function.kind == "jit" and style(function.node) != "lazy":
         raise m.fail("TL0102", f"the kernel `{function.name}` is called, which only the host program can do", span)
     names = bind_arguments(m, function, args, kwargs, span)
+    if function.cache is not None and not m.recording:
+        return _cached(m, function, names, span)
     if m.calls >= MAX_CALLS:
         raise Fatal(*m.fail("TL0104", f"calls are nested more than {MAX_CALLS} deep", span, help="is this recursion endless?").diagnostics)
     outer = m.created
@@ -182,6 +184,16 @@ def call_function(m: Machine, function: Function, args: tuple[Value, ...], kwarg
     return value
 
 
+def _cached(m: Machine, function: Function, names: dict[str, Value], span: Span) -> Value:
+    """The result of a function under functools.lru_cache: computed once for the same arguments."""
+    assert function.cache is not None
+    with m.host(span):
+        key = tuple(hostops.key(v) for v in names.values())
+    if key not in function.cache:
+        function.cache[key] = call_function(m, replace(function, cache=None), (), names, span)
+    return function.cache[key]
+
+
 def _run_body(m: Machine, function: Function, names: dict[str, Value], span: Span) -> Value:
     node = function.node
     frame = Frame(function.frame.source, names, function.frame, depth=m.depth, dsl=function.kind == "macro")
@@ -195,13 +207,12 @@ def _run_body(m: Machine, function: Function, names: dict[str, Value], span: Spa
         if isinstance(node, cst.Lambda):
             return m.eval(node.body, frame)
         frame.locals = frozenset(names) | assigned(node.body)
-        frame.yields = [] if yields(node) else None
+        if yields(node):
+            return m.generator(node.body, frame)
         flow = m.run(node.body, frame)
     finally:
         m.calls -= 1
         m.loops, m.b.chain, m.b.hint = kept
-    if frame.yields is not None:
-        return Iter(frame.yields)
     return flow.value if isinstance(flow, Return) else None
 
 

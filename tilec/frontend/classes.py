@@ -224,7 +224,8 @@ def set_attribute(m: Machine, owner: Value, name: str, value: Value, span: Span)
         case Module():
             if m.recording:
                 raise m.fail("TL0102", "assigning to a module is not supported in a kernel", span)
-            owner.given[name] = value
+            m.exports(owner)  # what its own statements bind comes first
+            owner.names[name] = value
             return
         case Instance(cls=cls):
             if cls.frozen or cls.kind == "tuple":

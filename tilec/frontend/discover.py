@@ -15,7 +15,7 @@ from tilec.diagnostics import CompileError, Diagnostic, Span, error, note
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
 from tilec.frontend.syntax import inner_kernels, style, walk
-from tilec.frontend.values import Fatal, Frame, Function, Instance, KernelValue, Module, Partial, Poison
+from tilec.frontend.values import Fatal, Function, Instance, KernelValue, Module, Partial, Poison
 from tilec.language.values import Marker
 
 
@@ -87,7 +87,7 @@ def _held(m: Machine, module: Module, k: int, found: list[Candidate], makers: se
         if module.bindings[name][-1] != k:
             continue
         try:
-            value = m.module_name(module, name, None)
+            value = m.module_name(module, name)
         except (CompileError, KeyError):
             continue
         known = any(c.value is value for c in (*found, *made))
@@ -108,7 +108,7 @@ def _function(m: Machine, module: Module, node: cst.FunctionDef) -> Candidate | 
         return None
     name = node.name.value
     try:
-        value = m.module_name(module, name, None)
+        value = m.module_name(module, name)
     except KeyError:
         return None
     span = module.source.span(node.name)
@@ -142,7 +142,7 @@ def _bound(
         if module.bindings.get(name.value, (k,))[-1] != k:
             continue
         try:
-            value = m.module_name(module, name.value, None)
+            value = m.module_name(module, name.value)
         except KeyError:
             continue
         span = module.source.span(name)
@@ -157,7 +157,7 @@ def _bound(
 def _runs(m: Machine, module: Module, call: cst.Call) -> bool:
     """True for a call of an eager kernel: it has arrays for arguments and a result."""
     try:
-        function = m.module_name(module, call.func.value, None) if isinstance(call.func, cst.Name) else None
+        function = m.module_name(module, call.func.value) if isinstance(call.func, cst.Name) else None
     except KeyError:
         return False
     return isinstance(function, Function) and function.kind == "jit" and style(function.node) == "eager"
@@ -171,7 +171,7 @@ def _makes_kernel(m: Machine, module: Module, k: int, call: cst.Call, makers: se
         return isinstance(call.func, (cst.Name, cst.Call))
     try:
         with m.outside():
-            function = m.eval(call.func, Frame(module.source, module=module, limit=k))
+            function = m.eval(call.func, module.frame)
     except Fatal:
         raise
     except CompileError:
@@ -230,7 +230,7 @@ def _maker(m: Machine, module: Module, name: str) -> list[Candidate]:
     """A plain function of the file, which may return what a factory makes."""
     if name not in module.bindings:
         return []
-    value = m.module_name(module, name, None)
+    value = m.module_name(module, name)
     plain = isinstance(value, Function) and value.kind == "plain" and isinstance(value.node, cst.FunctionDef)
     return [Candidate(name, value, value.span)] if isinstance(value, Function) and plain else []
 

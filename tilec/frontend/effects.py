@@ -1,24 +1,41 @@
-"""What the statements of a module change in place and read, through the functions that they call too.
+"""What a statement that is not understood may have changed, itself or through the functions that it would have called.
 
-    SEEN = []
-    def note(x): SEEN.append(x)
-    note(3)                       ->  the third statement changes SEEN
+    if torch.cuda.is_available():          the condition is unknown, so whether L has grown is unknown, too
+        helpers.put(L, 3)             ->   L, and what put() changes in its own file
 
-Only the text is looked at: too many names cost an evaluation or two, a missing one would be a stale value.
+Only the text of what would have run is looked at: too many names cost an error, a missing one would be a stale value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import libcst as cst
 
-from tilec.record import record
-from tilec.frontend.names import assigned, target_names
+from tilec.frontend.names import assigned
 from tilec.frontend.syntax import parameters, walk
+from tilec.frontend.values import ClassValue, Frame, Function, Instance, Module, Partial
+from tilec.language.values import Value
 
 CHANGES = frozenset("append extend insert pop remove reverse sort clear update setdefault add discard popitem appendleft popleft".split())
 """Methods of lists, dicts and sets that change them."""
+
+FOREIGN = frozenset(
+    "shuffle heapify heappush heappop heappushpop heapreplace insort insort_left insort_right setitem delitem iadd iconcat imul ior iand "
+    "ixor isub".split()
+)
+"""Functions of Python's library that change their arguments."""
+
+_TYPES = frozenset(("list", "dict", "set"))
+PURE = frozenset(
+    "len range print sum min max sorted isinstance str int float bool zip enumerate tuple list dict set frozenset any all repr type abs "
+    "round getattr hasattr id hash format".split()
+)
+"""Built-in functions that change nothing."""
+
+WHOLE = frozenset(("exec", "eval", "globals", "locals"))
+"""Built-in functions after which any name of the module may be another."""
 
 
 def root(node: cst.CSTNode) -> str:
@@ -28,6 +45,7 @@ def root(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+@lru_cache(maxsize=1024)
 def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
     """Names whose objects a statement changes in place: `x[0] = 1`, `y = x.pop()`, `x += [1]`, `x.field = 1`."""
     found = set()
@@ -37,122 +55,35 @@ def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
                 found |= {root(p) for t in targets for p in _parts(t.target) if isinstance(p, (cst.Subscript, cst.Attribute))}
             case cst.For(target=target):
                 found |= {root(p) for p in _parts(target) if isinstance(p, (cst.Subscript, cst.Attribute))}
-            case cst.AugAssign(target=cst.Subscript() | cst.Attribute() as target):
+            case cst.AugAssign(target=target):
                 found.add(root(target))
             case cst.AnnAssign(target=cst.Subscript() | cst.Attribute() as target):
                 found.add(root(target))
             case cst.Expr(value=cst.Call(func=cst.Attribute(value=owner))):
-                found.add(root(owner))
-            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=name))) if name in CHANGES:
-                found.add(root(owner))
-            case cst.Call(func=cst.Name(value="setattr" | "next"), args=[cst.Arg(value=owner), *_]):
+                found.update(_held(owner))
+            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=name)), args=args):
+                found.update(_held(owner) if name in CHANGES else ())
+                found.update(n for a in args for n in _held(a.value) if name in FOREIGN or (name in CHANGES and root(owner) in _TYPES))
+            case cst.Call(func=cst.Name(value=name), args=[cst.Arg(value=owner), *_]) if name in FOREIGN or name in ("setattr", "next"):
                 found.add(root(owner))
             case cst.Del(target=cst.Subscript() as target):
                 found.add(root(target))
     return frozenset(found - {""})
 
 
-@record
-class _Effect:
-    """What calling a function of the module does: names of the module that it changes or `binds`, which of its parameters it changes,
-    and the names that it mentions. `passed` are its own parameters handed on to others, as (function, place, parameter)."""
-
-    changes: frozenset[str]
-    given: frozenset[str]
-    reads: frozenset[str]
-    parameters: tuple[str, ...] = ()
-    passed: tuple[tuple[str, int | str, str], ...] = ()
-    binds: frozenset[str] = frozenset()
-
-    def parameter(self, place: int | str) -> str:
-        """The parameter that takes the argument at a position, or of a name; empty for none."""
-        return place if isinstance(place, str) else self.parameters[place] if place < len(self.parameters) else ""
-
-
-class Effects:
-    """The functions of a module by name, with what calling them does."""
-
-    def __init__(self, statements: Sequence[cst.CSTNode]) -> None:
-        """Looks at all functions and classes among the statements."""
-        made = {s.name.value: s for s in statements if isinstance(s, (cst.FunctionDef, cst.ClassDef))}
-        self._own: Mapping[str, _Effect] = {name: _own(name, node) for name, node in made.items()}
-        self._known: dict[str, _Effect] = {}
-        self._methods = _changing_methods(made)
-        self._made = {n for s in statements if isinstance(s, (cst.Assign, cst.AnnAssign)) for n in assigned(s)} - made.keys()
-
-    def _found(self, name: str) -> _Effect | None:
-        """What calling a function does, with all that it may call in turn; None for other names."""
-        if name not in self._own:
-            return None
-        if name not in self._known:
-            reached, open_ends = {name}, [name]
-            while open_ends:
-                more = {n for n in self._own[open_ends.pop()].reads if n in self._own} - reached
-                reached |= more
-                open_ends.extend(more)
-            self._known[name] = _joined(self._own, name, reached)
-        return self._known[name]
-
-    def changed(self, node: cst.CSTNode) -> frozenset[str]:
-        """Names whose objects a statement of the module changes, or that functions which it calls bind."""
-        if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-            parts: list[cst.CSTNode] = [d.decorator for d in node.decorators]
-            names: set[str] = set()
-        else:
-            parts = [node]
-            names = set(mutated(node))
-        for part in parts:
-            names.update(*(self._by_call(n) for n in walk(part, into_functions=False) if isinstance(n, cst.Call)))
-            if part is not node and isinstance(part, cst.Name) and (effect := self._found(part.value)) is not None:
-                names |= effect.changes  # a bare decorator is called, too
-        return frozenset(names - {""})
-
-    def bound(self, node: cst.CSTNode) -> frozenset[str]:
-        """Names that functions which a statement calls declare global, and bind."""
-        called = (self._found(n.value) for n in walk(node, into_functions=False) if isinstance(n, cst.Name))
-        return frozenset(n for effect in called if effect is not None for n in effect.binds)
-
-    def _by_call(self, node: cst.Call) -> Iterator[str]:
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value in self._methods:
-            yield root(node.func.value)
-        if isinstance(node.func, cst.Name) and node.func.value in self._made:  # what a function has made may keep something
-            yield node.func.value
-        effect = self._found(root(node.func))
-        if effect is None:
+def _held(node: cst.BaseExpression) -> Iterator[str]:
+    """Names whose objects an expression may be or hold."""
+    match node:
+        case cst.Name() | cst.Subscript() | cst.Attribute():
+            yield root(node)
+        case cst.Call(args=args):
+            for a in args:
+                yield from _held(a.value)
+        case cst.List(elements=elements) | cst.Tuple(elements=elements):
+            for e in elements:
+                yield from _held(e.value)
+        case _:
             return
-        yield from effect.changes
-        for place, value in _arguments(node):
-            if effect.parameter(place) in effect.given:
-                yield from (root(n) for n in _parts(value))
-
-    def read(self, node: cst.CSTNode) -> frozenset[str]:
-        """Names that a statement mentions, itself or in functions that it names."""
-        names = {n.value for n in walk(node, into_functions=False) if isinstance(n, cst.Name)}
-        return frozenset(names.union(*(e.reads for n in names if (e := self._found(n)) is not None)))
-
-
-def _joined(own: Mapping[str, _Effect], name: str, reached: set[str]) -> _Effect:
-    """The effect of a function with those of the functions that it reaches."""
-    given = {n: own[n].given for n in reached}
-    grown = any(given.values())
-    while grown:  # a parameter is changed, too, where another function that it is handed to changes it
-        grown = False
-        for n in reached:
-            more = {mine for f, place, mine in own[n].passed if f in reached and own[f].parameter(place) in given[f]} - given[n]
-            if more:
-                given[n] |= more
-                grown = True
-    parts = [own[n] for n in reached]
-    return _Effect(
-        frozenset().union(*(e.changes for e in parts)), given[name], frozenset().union(*(e.reads for e in parts)),
-        own[name].parameters, (), frozenset().union(*(e.binds for e in parts)),
-    )  # fmt: skip
-
-
-def _arguments(node: cst.Call) -> Iterator[tuple[int | str, cst.BaseExpression]]:
-    """The arguments of a call, each with its position or name."""
-    for k, a in enumerate(node.args):
-        yield (a.keyword.value if a.keyword is not None else k), a.value
 
 
 def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -164,74 +95,104 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield node
 
 
-def _own(name: str, node: cst.FunctionDef | cst.ClassDef) -> _Effect:
-    """What the text of one function or class alone says."""
-    inner = [n for n in walk(node) if isinstance(n, (cst.FunctionDef, cst.Lambda))]
-    given = {p.name.value for f in inner for p in parameters(f)}
-    stars = (p for f in inner for p in (f.params.star_arg, f.params.star_kwarg) if isinstance(p, cst.Param))
-    kept = given.union((p.name.value for p in stars), *(assigned(f.body) for f in inner if isinstance(f, cst.FunctionDef)))
-    outer = {i.name.value for n in walk(node) if isinstance(n, cst.Global) for i in n.names}
-    grown = {root(n.target) for n in walk(node.body) if isinstance(n, cst.AugAssign)}
-    changed = mutated(node.body, into_functions=True) | (grown & given)
-    changes = (changed - kept) | outer
-    if changed & {p.name.value for f in inner for p in parameters(f) if p.default is not None}:
-        changes |= {name}  # a default is one object for all calls
-    calls = [n for n in walk(node.body) if isinstance(n, cst.Call) and isinstance(n.func, cst.Name)]
-    passed = ((root(c.func), place, root(v)) for c in calls for place, v in _arguments(c) if root(v) in given)
-    reads = frozenset(n.value for n in walk(node.body) if isinstance(n, cst.Name))
-    own = tuple(p.name.value for p in parameters(node)) if isinstance(node, cst.FunctionDef) else ()
-    return _Effect(frozenset(changes), frozenset(changed & given), reads, own, tuple(passed), frozenset(outer))
+@lru_cache(maxsize=256)
+def _own(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
+    """Names that are a function's own."""
+    stars = (p for p in (node.params.star_arg, node.params.star_kwarg) if isinstance(p, cst.Param))
+    inner = [n for n in walk(node.body) if isinstance(n, (cst.FunctionDef, cst.Lambda))]
+    names = {p.name.value for f in (node, *inner) for p in parameters(f)} | {p.name.value for p in stars} | assigned(node.body)
+    return frozenset(names.union(*(assigned(f.body) for f in inner))) - _outer(node.body)
 
 
-def _changing_methods(made: Mapping[str, cst.FunctionDef | cst.ClassDef]) -> frozenset[str]:
-    """Names of the methods of the module's classes that change their object."""
-    classes = [c for c in made.values() if isinstance(c, cst.ClassDef)]
-    functions = [f for c in classes for f in walk(c.body) if isinstance(f, cst.FunctionDef) and parameters(f)]
-    direct = {f.name.value for f in functions if parameters(f)[0].name.value in mutated(f.body)}
-    through = {f.name.value for f in functions for n in walk(f.body) if isinstance(n, cst.Attribute) and n.attr.value in direct}
-    return frozenset(direct | through) - {"__init__", "__post_init__"}
+def _outer(node: cst.CSTNode) -> frozenset[str]:
+    """Names that statements below a node declare global."""
+    return frozenset(i.name.value for n in walk(node) if isinstance(n, cst.Global) for i in n.names)
 
 
-def aliases(statements: Sequence[cst.CSTNode]) -> dict[str, set[str]]:
-    """Names that assignments may make one object (`a = b`, `a = [b]`, `a = b["x"]`, `a = f(b)`), each with all of its group."""
-    groups: dict[str, set[str]] = {}
-    classes = frozenset(s.name.value for s in statements if isinstance(s, cst.ClassDef))
-    for node in statements:
-        match node:
-            case cst.Assign(targets=targets, value=value):
-                names = {n for t in targets for n in target_names(t.target)}
-            case cst.AnnAssign(target=target, value=value) if value is not None:
-                names = set(target_names(target))
-            case _:
+@lru_cache(maxsize=256)
+def _changes_something(node: cst.FunctionDef | cst.Lambda) -> bool:
+    """True for a function that changes an object, or hands one on to another function."""
+    if mutated(node.body, True) or _outer(node.body):
+        return True
+    calls = (n for n in walk(node.body) if isinstance(n, cst.Call) and n.args)
+    return any(not isinstance(c.func, cst.Name) or c.func.value not in PURE for c in calls)
+
+
+Lookup = Callable[[Frame, str], Value]
+
+
+def suspects(node: cst.CSTNode, frame: Frame, look: Lookup) -> Iterator[tuple[Frame, str, bool]]:
+    """What a statement that failed in `frame` may have changed, as (scope, name, whether it may have bound the name)."""
+    seen: set[int] = set()
+    todo: list[tuple[cst.CSTNode, Frame, frozenset[str]]] = [(node, frame, frozenset())]
+    while todo:
+        part, scope, own = todo.pop()
+        changed = mutated(part, part is not node) - own
+        yield from ((scope, name, False) for name in changed)
+        yield from _of_modules(part, part is not node, changed, scope, look)
+        yield from ((_module_frame(scope), name, True) for name in _outer(part))
+        for n in walk(part, into_functions=part is not node):
+            if isinstance(n, cst.Name) and n.value in WHOLE:
+                yield from ((_module_frame(scope), name, True) for name in tuple(_module_frame(scope).names))
+            if not isinstance(n, (cst.Name, cst.Attribute)) or root(n) in own:
                 continue
-        if not names:
-            continue
-        names |= set(_held(value, classes)) - {""}
-        if len(names) > 1:
-            group = names.union(*(groups.get(n, ()) for n in names))
-            groups.update(dict.fromkeys(group, group))
-    return groups
+            for function in _functions(n, scope, look):
+                if id(function) not in seen:
+                    seen.add(id(function))
+                    todo.append((function.node.body, function.frame, _own(function.node)))
+        calls = (n for n in walk(part, into_functions=part is not node) if isinstance(n, cst.Call))
+        yield from ((scope, name, False) for c in calls for name in _given(c, scope, look, own))
 
 
-def _held(node: cst.BaseExpression, classes: frozenset[str]) -> Iterator[str]:
-    """Names whose objects a value may be or hold; instances hold their class."""
+def _of_modules(
+    part: cst.CSTNode, into_functions: bool, changed: frozenset[str], scope: Frame, look: Lookup
+) -> Iterator[tuple[Frame, str, bool]]:
+    """Names of other modules that a statement may bind or change: `conf.N = 2`, `conf.L.append(1)`."""
+    modules = {name: value for name in sorted(changed) if isinstance(value := look(scope, name), Module)}
+    for n in walk(part, into_functions=into_functions) if modules else ():
+        if isinstance(n, cst.Attribute) and isinstance(n.value, cst.Name) and n.value.value in modules:
+            yield modules[n.value.value].frame, n.attr.value, True
+
+
+def _given(call: cst.Call, scope: Frame, look: Lookup, own: frozenset[str]) -> Iterator[str]:
+    """Names that a call hands to a function of the user's which may change them."""
+    if root(call.func) not in own and any(_changes_something(f.node) for f in _functions(call.func, scope, look)):
+        yield from (name for a in call.args for name in _held(a.value) if name and name not in own)
+
+
+def _functions(node: cst.BaseExpression, scope: Frame, look: Lookup) -> Iterator[Function]:
+    """The functions of the user's that an expression may name: `f`, `module.f`, `instance.method`, `Class`."""
+    value = _value(node, scope, look)
+    if isinstance(value, Partial):
+        value = value.function
+    match value:
+        case Function():
+            yield value
+        case ClassValue(names=names):
+            yield from (v for v in names.values() if isinstance(v, Function))
+        case Instance(cls=cls):
+            yield from (v for v in cls.names.values() if isinstance(v, Function))
+
+
+def _value(node: cst.BaseExpression, scope: Frame, look: Lookup) -> Value:
     match node:
-        case cst.Name() | cst.Subscript() | cst.Attribute():
-            yield root(node)
-            return
-        case cst.List(elements=elements) | cst.Tuple(elements=elements) | cst.Set(elements=elements):
-            parts = [e.value for e in elements]
-        case cst.Dict(elements=pairs):
-            parts = [p.value for p in pairs]
-        case cst.Call(func=func, args=args):
-            if root(func) in classes:
-                yield root(func)
-            parts = [a.value for a in args]
-        case cst.IfExp(body=body, orelse=orelse):
-            parts = [body, orelse]
-        case cst.BooleanOperation(left=left, right=right):
-            parts = [left, right]
-        case _:
-            return
-    for part in parts:
-        yield from _held(part, classes)
+        case cst.Name(value=name):
+            return look(scope, name)
+        case cst.Attribute(value=owner, attr=attr):
+            held = _value(owner, scope, look)
+            match held:
+                case Module():
+                    return look(held.frame, attr.value)
+                case ClassValue(names=names):
+                    return names.get(attr.value)
+                case Instance(values=values):
+                    return values.get(attr.value, held)
+        case cst.Call(func=func):
+            return _value(func, scope, look)
+    return None
+
+
+def _module_frame(frame: Frame) -> Frame:
+    while frame.module is None and frame.parent is not None:
+        frame = frame.parent
+    return frame

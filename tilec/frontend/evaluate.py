@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
 from tilec.diagnostics import Span
-from tilec.frontend import calls, methods, modules
+from tilec.frontend import calls, generators, methods, modules
 from tilec.frontend.expressions import closure, evaluate
 from tilec.frontend.machine import Flow, Machine
 from tilec.frontend.statements import run_block
@@ -35,6 +35,10 @@ class Evaluator(Machine):
         """Calls any callable value."""
         return calls.call(self, function, args, kwargs, span)
 
+    def generator(self, body: cst.BaseSuite, frame: Frame) -> Value:
+        """The iterator of a generator function with this body."""
+        return generators.generator(self, body, frame)
+
     def define(self, node: cst.FunctionDef, frame: Frame) -> Value:
         """The value of a `def` statement."""
         return calls.define(self, node, frame, closure(self, frame))
@@ -43,9 +47,13 @@ class Evaluator(Machine):
         """The module of a dotted name; poison when it cannot be read."""
         return modules.import_module(self, name, frame, level, span)
 
-    def module_name(self, module: Module, name: str, limit: int | None) -> Value:
-        """The value of a module's name before statement `limit`."""
-        return modules.module_name(self, module, name, limit)
+    def leaf(self, name: str, frame: Frame, level: int) -> str:
+        """The key of a file whose import may wait; else empty."""
+        return modules.leaf(self, name, frame, level)
+
+    def module_name(self, module: Module, name: str) -> Value:
+        """The value of a module's name."""
+        return modules.module_name(self, module, name)
 
     def exports(self, module: Value) -> tuple[str, ...]:
         """The names that `from module import *` gives."""
@@ -64,3 +72,7 @@ class Evaluator(Machine):
     def iterate(self, value: Value, span: Span) -> list[Value]:
         """The elements of a host iterable."""
         return methods.iterate(self, value, span)
+
+    def stream(self, value: Value, span: Span) -> Iterator[Value]:
+        """The elements of a host iterable, each when it is taken."""
+        return methods.stream(self, value, span)

@@ -22,7 +22,7 @@ from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import bind, lookup, target_names
 from tilec.frontend.syntax import parameters
 from tilec.frontend.texts import written
-from tilec.frontend.values import Builtin, ClassValue, EnumMember, Frame, Function, Instance, Iter, Super
+from tilec.frontend.values import Builtin, ClassValue, EnumMember, Frame, Function, Instance, Iter, Super, View
 from tilec.ir.dtypes import BOOL
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.tile import Let
@@ -96,7 +96,8 @@ def evaluate(m: Machine, node: cst.CSTNode, frame: Frame) -> Value:
         case cst.Ellipsis():
             return Ellipsis
         case cst.Yield():
-            return _yield(m, node, frame)
+            span = frame.source.span(node)
+            raise m.fail("TL0102", "a `yield` in this place is not supported", span, help="let it be a statement of its own")
         case _:
             text = f"this kind of expression ({type(node).__name__}) is not supported"
             raise m.fail("TL0102", text, frame.source.span(node))
@@ -208,7 +209,7 @@ def compare(m: Machine, op: str, a: Value, b: Value, span: Span) -> Value:
         if told is not NotImplemented:
             return told
         with m.host(span):
-            return hostops.compare(op, a, b)
+            return hostops.compare(op, a, b.items() if isinstance(b, View) else m.iterate(b, span) if isinstance(b, Iter) else b)
     if op in ("in", "not_in"):
         raise m.fail("TL0301", "`in` needs values that are known while compiling", span, help="write the comparisons out")
     if op in ("eq", "ne") and not all(is_device(v) or isinstance(v, (int, float)) for v in (a, b)):
@@ -424,7 +425,8 @@ def _dict(m: Machine, node: cst.Dict, frame: Frame) -> dict[Value, Value]:
     with m.host(span):
         for e in node.elements:
             if isinstance(e, cst.DictElement):
-                result[hostops.key(m.eval(e.key, frame))] = m.eval(e.value, frame)
+                key = hostops.key(m.eval(e.key, frame))
+                result[key] = m.eval(e.value, frame)
                 continue
             more = m.eval(e.value, frame)
             if not isinstance(more, dict):
@@ -440,10 +442,10 @@ def _lambda(m: Machine, node: cst.Lambda, frame: Frame) -> Function:
 
 
 def closure(m: Machine, frame: Frame) -> Frame:
-    """The scope that a function made in `frame` keeps: of a module it sees the names as they are at the end."""
+    """The scope that a function made in `frame` keeps: not that of a class body."""
     while frame.klass and frame.parent is not None:
         frame = frame.parent
-    return frame if frame.module is None else Frame(frame.source, parent=None, module=frame.module)
+    return frame
 
 
 def _walrus(m: Machine, target: cst.BaseExpression, value: Value, frame: Frame) -> Value:
@@ -456,43 +458,21 @@ def _walrus(m: Machine, target: cst.BaseExpression, value: Value, frame: Frame) 
     return value
 
 
-def _yield(m: Machine, node: cst.Yield, frame: Frame) -> Value:
-    span = frame.source.span(node)
-    if frame.yields is None:
-        raise m.fail("TL0102", "`yield` outside of a function", span)
-    m.spend(1, span)
-    match node.value:
-        case None:
-            frame.yields.append(None)
-        case cst.From(item=item):
-            frame.yields.extend(m.iterate(m.eval(item, frame), span))
-        case value:
-            frame.yields.append(m.eval(value, frame))
-    return None
-
-
 def _comprehension(m: Machine, node: cst.GeneratorExp | cst.ListComp | cst.SetComp | cst.DictComp, frame: Frame) -> Value:
     names = frozenset(name for part in _clauses(node.for_in) for name in target_names(part.target))
-    inner = Frame(frame.source, parent=frame, locals=names, dsl=frame.dsl, depth=m.depth, yields=frame.yields)
-    pairs: list[tuple[Value, Value]] = []
-
-    def each() -> None:
-        if isinstance(node, cst.DictComp):
-            pairs.append((m.eval(node.key, inner), m.eval(node.value, inner)))
-        else:
-            pairs.append((m.eval(node.elt, inner), None))
-
-    _clause(m, node.for_in, inner, each)
+    inner = Frame(frame.source, parent=frame, locals=names, dsl=frame.dsl, depth=m.depth)
+    rounds = _rounds(m, node.for_in, m.stream(m.eval(node.for_in.iter, inner), frame.source.span(node.for_in.iter)), inner)
     with m.host(frame.source.span(node)):
         match node:
-            case cst.ListComp():
-                return [a for a, _ in pairs]
-            case cst.SetComp():
-                return {hostops.key(a) for a, _ in pairs}
-            case cst.DictComp():
-                return {hostops.key(a): b for a, b in pairs}
-            case _:
-                return Iter([a for a, _ in pairs])
+            case cst.ListComp(elt=elt):
+                return [m.eval(elt, inner) for _ in rounds]
+            case cst.SetComp(elt=elt):
+                return {hostops.key(m.eval(elt, inner)) for _ in rounds}
+            case cst.DictComp(key=key, value=value):
+                return {hostops.key(m.eval(key, inner)): m.eval(value, inner) for _ in rounds}
+            case cst.GeneratorExp(elt=elt):
+                values = (m.eval(elt, inner) for _ in rounds)
+                return Iter(values if m.b.launch is None else iter(list(values)))
 
 
 def _clauses(part: cst.CompFor | None) -> Iterator[cst.CompFor]:
@@ -501,17 +481,19 @@ def _clauses(part: cst.CompFor | None) -> Iterator[cst.CompFor]:
         part = part.inner_for_in
 
 
-def _clause(m: Machine, part: cst.CompFor, frame: Frame, each: Callable[[], None]) -> None:
+def _rounds(m: Machine, part: cst.CompFor, values: Iterator[Value], frame: Frame) -> Iterator[None]:
+    """One element for each time that a comprehension computes its value, with its names bound."""
     span = frame.source.span(part)
-    for value in m.iterate(m.eval(part.iter, frame), frame.source.span(part.iter)):
+    for value in values:
         m.spend(1, span)
         unpack(m, part.target, value, frame)
         if not all(_host_truth(m, m.eval(c.test, frame), frame.source.span(c.test)) for c in part.ifs):
             continue
-        if part.inner_for_in is not None:
-            _clause(m, part.inner_for_in, frame, each)
+        inner = part.inner_for_in
+        if inner is None:
+            yield
         else:
-            each()
+            yield from _rounds(m, inner, m.stream(m.eval(inner.iter, frame), frame.source.span(inner.iter)), frame)
 
 
 def _host_truth(m: Machine, value: Value, span: Span) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from tilec.frontend import hostops
@@ -182,7 +183,7 @@ def raw_configurations(m: Machine, markers: tuple[Marker, ...]) -> list[dict[Any
         if isinstance(given, Function):
             given = m.call(given, (), {}, given.span)
         if isinstance(given, Iter):
-            given = given.items
+            given = list(islice(given.source, MAX_CONFIGS))
     except Fatal:
         raise
     except CompileError:

@@ -277,6 +277,7 @@ def kind(value: Any) -> str:
         "int": "an int", "float": "a float", "bool": "a bool", "str": "a string", "list": "a list", "tuple": "a tuple",
         "dict": "a dict", "set": "a set", "frozenset": "a set", "range": "a range", "DType": "a dtype", "Function": "a function",
         "Builtin": "a function", "BoundMethod": "a method", "Primitive": "a function", "Partial": "a function", "Iter": "an iterator",
+        "View": "a view of a dict",
         "KernelValue": "a kernel", "Module": "a module", "Namespace": "a module", "Marker": "a decorator", "ClassValue": "a class",
         "Buffer": "a tile", "Ref": "an element", "Slice": "a slice", "LoopSpec": "a loop", "KernelSpec": "a launch",
         "TensorSpec": "a tensor annotation", "HostTensor": "a tensor of the host program", "TunerSpec": "a tuner",

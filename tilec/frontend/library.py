@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tilec.frontend import hostops
@@ -59,7 +60,7 @@ def _rows(name: str, count: Callable[[list[int], Any], int], make: Callable[...,
 
     def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         extra = kwargs.get("repeat", 1) if name == "product" else None
-        takes = len(args) - (name in ("combinations", "permutations", "repeat", "islice") and len(args) > 1)
+        takes = len(args) - (name in ("combinations", "permutations", "repeat") and len(args) > 1)
         numbers = args[takes:]
         if set(kwargs) - {"repeat"} or not all(isinstance(n, int) for n in (*numbers, extra or 0)):
             raise HostError(f"itertools.{name}() does not take these arguments")
@@ -69,7 +70,7 @@ def _rows(name: str, count: Callable[[list[int], Any], int], make: Callable[...,
             raise HostError(f"itertools.{name}() would give {total} results")
         m.spend(total, m.b.span)
         try:
-            return Iter(list(make(*columns, *numbers) if name != "product" else make(*columns, repeat=extra)))
+            return Iter(iter(list(make(*columns, *numbers) if name != "product" else make(*columns, repeat=extra))))
         except (TypeError, ValueError) as fault:
             raise HostError(f"itertools.{name}(): {fault}") from None
 
@@ -90,20 +91,69 @@ def _choices(sizes: list[int], r: Any) -> int:
 def _starmap(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("starmap", args, kwargs, 2, 2)
     span = m.b.span
-    return Iter([m.call(args[0], tuple(m.iterate(row, span)), {}, span) for row in m.iterate(args[1], span)])
+    return Iter(m.call(args[0], tuple(m.iterate(row, span)), {}, span) for row in m.stream(args[1], span))
+
+
+def _chain(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("chain", (0,), kwargs)
+    span = m.b.span
+    return Iter(v for a in args for v in m.stream(a, span))
+
+
+def _islice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    one("islice", args, kwargs, 2, 4)
+    if not all(a is None or (isinstance(a, int) and 0 <= a <= hostops.MAX_ITEMS) for a in args[1:]) or (len(args) == 4 and args[3] == 0):
+        raise HostError("itertools.islice() takes numbers that are not negative")
+    return Iter(itertools.islice(m.stream(args[0], m.b.span), *args[1:]))
+
+
+def _count(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    args = (kwargs.get("start", args[0] if args else 0), kwargs.get("step", args[1] if len(args) > 1 else 1))
+    if not all(isinstance(a, (int, float)) for a in args):
+        raise HostError("itertools.count() takes numbers")
+    span = m.b.span
+
+    def values() -> Iterator[Value]:
+        for value in itertools.count(*args):
+            m.spend(1, span)
+            yield value
+
+    return Iter(values())
+
+
+def _accumulate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    function = kwargs.get("func", args[1] if len(args) > 1 else None)
+    one("accumulate", args, {k: v for k, v in kwargs.items() if k not in ("func", "initial")}, 1, 2)
+    span = m.b.span
+
+    def join(a: Value, b: Value) -> Value:
+        return hostops.binary("add", a, b) if function is None else m.call(function, (a, b), {}, span)
+
+    return Iter(itertools.accumulate(m.stream(args[0], span), join, initial=kwargs.get("initial")))
+
+
+def _while(name: str, take: bool) -> Builtin:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        one(name, args, kwargs, 2, 2)
+        span = m.b.span
+        chosen = itertools.takewhile if take else itertools.dropwhile
+        return Iter(chosen(lambda v: BUILTINS["bool"].call(m, (m.call(args[0], (v,), {}, span),), {}), m.stream(args[1], span)))
+
+    return Builtin(name, call)
 
 
 _ITERTOOLS = {
     "product": _rows("product", _product_count, itertools.product),
-    "chain": _rows("chain", lambda sizes, _: sum(sizes), itertools.chain),
+    "chain": Builtin("chain", _chain), "count": Builtin("count", _count), "takewhile": _while("takewhile", True),
+    "dropwhile": _while("dropwhile", False),
     "combinations": _rows("combinations", _choices, itertools.combinations),
     "permutations": _rows("permutations", _choices, itertools.permutations),
     "repeat": _rows("repeat", lambda _, n: hostops.MAX_ITEMS + 1 if n is None else n, lambda v, n: itertools.repeat(v[0], n)),
-    "islice": _rows("islice", lambda sizes, n: sum(sizes), itertools.islice),
+    "islice": Builtin("islice", _islice),
     "zip_longest": _rows("zip_longest", lambda sizes, _: max(sizes, default=0), itertools.zip_longest),
     "pairwise": _rows("pairwise", lambda sizes, _: sum(sizes), itertools.pairwise),
     "starmap": Builtin("starmap", _starmap),
-    "accumulate": _rows("accumulate", lambda sizes, _: sum(sizes), itertools.accumulate),
+    "accumulate": Builtin("accumulate", _accumulate),
 }  # fmt: skip
 
 
@@ -126,10 +176,14 @@ def _reduce(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _transparent(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """A decorator that does not change what a function computes: lru_cache, cache, wraps."""
+    """lru_cache and cache: a function is computed once for the same arguments."""
     if len(args) == 1 and isinstance(args[0], (Function, KernelValue, Partial)) and not kwargs:
-        return args[0]
-    return Builtin("decorator", lambda m, inner, _: inner[0] if inner else None)
+        return _with_cache(args[0])
+    return Builtin("decorator", lambda m, inner, _: _with_cache(inner[0]) if inner else None)
+
+
+def _with_cache(value: Value) -> Value:
+    return replace(value, cache={}) if isinstance(value, Function) and value.kind == "plain" else value
 
 
 def _wraps(m: Machine, args: Args, kwargs: Kwargs) -> Value:

@@ -48,7 +48,11 @@ def run_for(m: Machine, node: cst.For, frame: Frame) -> Flow:
 
 def _host_for(m: Machine, node: cst.For, value: Value, frame: Frame) -> Flow:
     place = frame.source.span(node.iter)
-    for item in snapshot(m, m.iterate(value, place), next(iter(target_names(node.target)), "item"), place):
+    if m.b.launch is None:
+        items = m.stream(value, place)
+    else:
+        items = iter(snapshot(m, m.iterate(value, place), next(iter(target_names(node.target)), "item"), place))
+    for item in items:
         m.step(node, frame)
         unpack(m, node.target, item, frame)
         flow = _once(m, node.body, frame)

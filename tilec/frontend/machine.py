@@ -106,6 +106,8 @@ class Machine(ABC):
     launches: list[Launch] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     used: set[str] = field(default_factory=set)  # -D names that were asked for
+    exhausted: int = 0  # statements of modules that have used up the budget of steps
+    waiting: dict[str, list[tuple[dict[str, Value], str]]] = field(default_factory=dict)  # by file, names that are Deferred
 
     @abstractmethod
     def eval(self, node: cst.CSTNode, frame: Frame) -> Value:
@@ -120,16 +122,24 @@ class Machine(ABC):
         """Calls any callable value."""
 
     @abstractmethod
+    def generator(self, body: cst.BaseSuite, frame: Frame) -> Value:
+        """The iterator of a generator function with this body."""
+
+    @abstractmethod
     def define(self, node: cst.FunctionDef, frame: Frame) -> Value:
         """The value of a `def` statement."""
 
     @abstractmethod
     def import_module(self, name: str, frame: Frame, level: int, span: Span) -> Value:
-        """The module of a dotted name; poison when it cannot be read."""
+        """The module of a dotted name, run if it is a file; poison when it cannot be read."""
 
     @abstractmethod
-    def module_name(self, module: Module, name: str, limit: int | None) -> Value:
-        """The value a module's name has before statement `limit`. Raises KeyError when nothing binds it."""
+    def leaf(self, name: str, frame: Frame, level: int) -> str:
+        """The key of a file that has not been run and imports no other file, so that an import of it may wait; else empty."""
+
+    @abstractmethod
+    def module_name(self, module: Module, name: str) -> Value:
+        """The value that a module's name has now. Raises KeyError when nothing has bound it."""
 
     @abstractmethod
     def exports(self, module: Value) -> tuple[str, ...]:
@@ -142,6 +152,10 @@ class Machine(ABC):
     @abstractmethod
     def iterate(self, value: Value, span: Span) -> list[Value]:
         """The elements of a host iterable."""
+
+    @abstractmethod
+    def stream(self, value: Value, span: Span) -> Iterator[Value]:
+        """The elements of a host iterable, each when it is taken."""
 
     def step(self, node: cst.CSTNode, frame: Frame, count: int = 1) -> None:
         """Spends steps of the budget. Raises Fatal TL0104 when it is used up."""

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from tilec.diagnostics import Span
@@ -18,7 +19,7 @@ from tilec.frontend.effects import CHANGES
 from tilec.frontend.enums import IntMember, TextMember, enum_of
 from tilec.frontend.machine import Machine, is_device
 from tilec.frontend.names import snapshot
-from tilec.frontend.values import BoundMethod, Builtin, ClassValue, EnumMember, Function, Instance, Iter, Super
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, EnumMember, Function, Instance, Iter, Super, View
 from tilec.ir.dtypes import FLOAT4_E2M1, DType, lookup, vector_of
 from tilec.ir.expr import Buffer, Const
 from tilec.language import emitter, host_tensors, vectors
@@ -68,6 +69,8 @@ def attribute(m: Machine, owner: Value, name: str, span: Span) -> Value:
             return owner.name
         case Builtin(name="chain") if name == "from_iterable":
             return Builtin(name, lambda m, args, _: m.call(owner, tuple(m.iterate(args[0], m.b.span)), {}, m.b.span))
+        case Builtin(name="list" | "dict" | "set" as kind) if name in _METHODS[{"list": list, "dict": dict, "set": set}[kind]]:
+            return Builtin(name, lambda m, args, kwargs: m.call(m.attribute(args[0], name, m.b.span), args[1:], kwargs, m.b.span))
         case Builtin(name="dict") if name == "fromkeys":
             return Builtin(name, _from_keys)
         case Builtin(name="str") if name in _STR:
@@ -263,7 +266,7 @@ def _list_method(m: Machine, owner: list[Value], name: str, args: tuple[Value, .
 def _dict_method(m: Machine, owner: dict[Value, Value], name: str, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> Value:
     match name:
         case "keys" | "values" | "items":
-            return list(getattr(owner, name)())
+            return View(owner, name)
         case "update":
             for a in args:
                 if not isinstance(a, dict):
@@ -297,14 +300,39 @@ def _set_order(v: Value) -> tuple[str, float, str]:
     return type(v).__name__, v if isinstance(v, (int, float)) else 0, hostops.text(v)
 
 
+def stream(m: Machine, value: Value, span: Span) -> Iterator[Value]:
+    """The elements of a host iterable, each when it is taken: a list may grow and a generator go on in between."""
+    match value:
+        case Iter(source=source):
+            return source
+        case list():
+            return iter(value)
+        case dict() | View():
+            return _unchanged(m, value, span)
+        case _:
+            return iter(iterate(m, value, span))
+
+
+def _unchanged(m: Machine, value: dict[Value, Value] | View, span: Span) -> Iterator[Value]:
+    owner = value.owner if isinstance(value, View) else value
+    size = len(owner)
+    for item in iterate(m, value, span):
+        yield item
+        if len(owner) != size:
+            raise m.fail("TL0108", "the dictionary changes its size while it is walked through", span)
+
+
 def iterate(m: Machine, value: Value, span: Span) -> list[Value]:
     """The elements of a host iterable, in order."""
     value = hostops.plain(value)
     match value:
-        case Iter():
-            rest = value.items[value.position :]
-            value.position = len(value.items)
+        case Iter(source=source):
+            rest = list(islice(source, hostops.MAX_ITEMS + 1))
+            if len(rest) > hostops.MAX_ITEMS:
+                raise m.fail("TL0108", f"this iterator gives more than {hostops.MAX_ITEMS} values", span, help="take some with islice()")
             return rest
+        case View():
+            return value.items()
         case list() | tuple() | dict() | str():
             return list(value)
         case Vec():

@@ -1,161 +1,165 @@
-"""Modules on demand: only the statements that bind a wanted name are evaluated, in their order, and only once.
+"""Modules: the statements of a file run in their order, as Python would run them, and those of another file when it is imported.
 
     TL2 = 96
-    TL2 = 2 * TL2      ->  a kernel that asks for TL2 gets 192; open("x", "w") between them is never looked at
+    TL2 = 2 * TL2      ->  a kernel gets 192; open("x", "w") between them is not understood, and poisons nothing that others use
 
 Imports find, in this order: the language, the few standard modules of `tilec.frontend.library`, and files beside the source
-or under `-I`, which are read the same way. Everything else is poison.
+or under `-I`, which are read the same way. Everything else is poison. A file that imports no other file changes nothing outside
+itself, so its import waits until one of its names is used.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+import re
 from pathlib import Path
 
 import libcst as cst
 
-from tilec.diagnostics import Span
+from tilec.diagnostics import CompileError, Span
 from tilec.frontend import hints
-from tilec.frontend.effects import Effects, aliases
 from tilec.frontend.library import LIBRARY
 from tilec.frontend.machine import Machine
 from tilec.frontend.names import assigned
 from tilec.frontend.request import roots
 from tilec.frontend.source import Source, load
-from tilec.frontend.statements import run_statement
-from tilec.frontend.values import Frame, Module, Poison
+from tilec.frontend.statements import run_statement, unknown_after
+from tilec.frontend.values import Deferred, Fatal, Frame, Module, Poison
 from tilec.language.catalogue import modules, suggest
 from tilec.language.values import Namespace, Value
 
-_UNBOUND = object()
+MAX_EXHAUSTED = 3
+"""How many statements of modules may use up the budget of steps; what they bind is unknown."""
+
+_IMPORTS = re.compile(r"^.*\bimport\b.*$", re.MULTILINE)
+_DOTTED = re.compile(r"[.\w]+")
 
 
 def scan(name: str, path: str, source: Source, package: bool = False) -> Module:
-    """A module whose statements are known and not yet evaluated."""
+    """A module whose statements are known and not yet run."""
     tree = source.tree
     assert isinstance(tree, cst.Module)
     statements: list[cst.CSTNode] = []
     for line in tree.body:
         statements.extend(line.body if isinstance(line, cst.SimpleStatementLine) else [line])
     bindings: dict[str, list[int]] = {}
-    stars = []
     for k, node in enumerate(statements):
         for bound in assigned(node):
             bindings.setdefault(bound, []).append(k)
-        if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
-            stars.append(k)
-    effects = Effects(statements)
-    touched = {k: names for k, node in enumerate(statements) if (names := effects.changed(node))}
-    groups = aliases(statements)
-    grown = {k: frozenset((t.value,)) for k, t in _augmented(statements) if t.value in groups}
-    changes = {k: names.union(*(groups.get(n, ()) for n in names)) for k, names in sorted({**grown, **touched}.items())}
-    rebound = {k: effects.bound(statements[k]) for k in touched}
-    reads = {k: effects.read(node) for k, node in enumerate(statements)} if changes else {}
-    bound_at = {n: tuple(ks) for n, ks in bindings.items()}
-    sites = _sites(bound_at, stars, changes)
-    return Module(name, path, source, tuple(statements), bound_at, sites, tuple(stars), changes, touched, rebound, reads, package)
+    return Module(name, path, source, tuple(statements), {n: tuple(ks) for n, ks in bindings.items()}, package)
 
 
-def _sites(bound: Mapping[str, tuple[int, ...]], stars: list[int], changes: Mapping[int, frozenset[str]]) -> dict[str, tuple[int, ...]]:
-    """By name, the statements that bind it or may change its object, in order."""
-    found = {n: {*ks, *stars} for n, ks in bound.items()}
-    for k, names in changes.items():
-        for n in names:
-            found.setdefault(n, set(stars)).add(k)
-    return {n: tuple(sorted(ks)) for n, ks in found.items()}
+def module_name(m: Machine, module: Module, name: str) -> Value:
+    """The value that a module's name has now. Raises KeyError when nothing has bound it."""
+    _run(m, module)
+    if name in module.names:
+        value = module.names[name]
+        return _resolved(module.names, name) if isinstance(value, Deferred) else value
+    if name == "__name__":
+        return module.name
+    raise KeyError(name)
 
 
-def _augmented(statements: list[cst.CSTNode]) -> Iterator[tuple[int, cst.Name]]:
-    """Statements such as `a += b`, which change a list under all of its names."""
-    for k, node in enumerate(statements):
-        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
-            yield k, node.target
-
-
-def module_name(m: Machine, module: Module, name: str, limit: int | None) -> Value:
-    """The value of a module's name before statement `limit` (None: at the end). Raises KeyError when nothing binds it."""
-    if limit is None and name in module.given:
-        return module.given[name]
-    if limit is None and module.active:  # a function that the innermost statement calls sees what is bound by then
-        try:
-            return module_name(m, module, name, module.active[-1][0])
-        except KeyError:
-            pass
-    sites = module.sites.get(name, module.stars)
-    sites = sites if limit is None else sites[: bisect_left(sites, limit)]
-    if sites and name in module.done.get(sites[-1], ()):
-        return module.done[sites[-1]][name]
-    found: Value = _UNBOUND
-    for k in sites:
-        if k in module.changes and k not in module.done:
-            _readers_before(m, module, k)
-        found = _statement(m, module, k).get(name, found)
-    if found is _UNBOUND:
-        if name == "__name__":
-            return module.name
-        raise KeyError(name)
-    return found
-
-
-def _readers_before(m: Machine, module: Module, k: int) -> None:
-    """Evaluates what reads an object before statement `k` changes it."""
-    active = {j for j, _ in module.active}
-    for j in range(k):
-        node = module.statements[j]
-        if j in module.done or j in active or isinstance(node, (cst.FunctionDef, cst.ClassDef)) or not assigned(node):
-            continue
-        if module.reads[j] & module.changes[k]:
-            _statement(m, module, j)
-
-
-def _statement(m: Machine, module: Module, k: int) -> dict[str, Value]:
-    """The names that statement `k` binds, evaluated once."""
-    if k in module.done:
-        return module.done[k]
-    node = module.statements[k]
-    if any(j == k for j, _ in module.active):
-        span = module.source.span(node)
-        return {n: Poison(n, m.fail("TL0201", f"`{n}` is defined in terms of itself", span)) for n in assigned(node)}
-    frame = Frame(module.source, module=module, limit=k)
-    module.active.append((k, frame))
+def _resolved(names: dict[str, Value], name: str) -> Value:
+    """What a deferred import gives, now that it is needed."""
+    held = names[name]
+    assert isinstance(held, Deferred)
     try:
-        with m.outside():
-            run_statement(m, node, frame, module.touched.get(k, frozenset()), module.rebound.get(k, frozenset()))
-            if not isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-                _keep_changed(m, module, k, frame)
-    finally:
-        module.active.pop()
-    module.done[k] = frame.names
-    return frame.names
+        value = held.load()
+    except Fatal:
+        raise
+    except CompileError as fault:
+        value = Poison(name, fault)
+    if names.get(name) is held:
+        names[name] = value
+    return names[name]
 
 
-def _keep_changed(m: Machine, module: Module, k: int, frame: Frame) -> None:
-    """Objects that the statement changed in place count as bound by it."""
-    for name in module.changes.get(k, ()):
-        if name not in frame.names:
-            try:
-                frame.names[name] = module_name(m, module, name, k)
-            except KeyError:
-                continue
+def _run(m: Machine, module: Module) -> None:
+    """Runs a module once. What a statement that ends the program would have bound is unknown; the others count all the same."""
+    if module.state != "new":
+        return
+    module.state = "running"
+    frame = module.frame
+    for node in module.statements:
+        try:
+            with m.outside():
+                run_statement(m, node, frame)
+        except RecursionError:
+            with m.outside():
+                unknown_after(m, node, frame, m.fail("TL0110", "this statement is nested too deeply", module.source.span(node)))
+        except Fatal as fault:
+            if fault.diagnostics[0].code == "TL0104":
+                m.steps, m.exhausted = 0, m.exhausted + 1
+                if m.exhausted > MAX_EXHAUSTED:
+                    raise
+            with m.outside():
+                unknown_after(m, node, frame, fault)
+    module.state = "done"
+    for names, name in m.waiting.pop(_key(Path(module.path)), ()):
+        if isinstance(names.get(name), Deferred):
+            _resolved(names, name)
 
 
 def import_module(m: Machine, name: str, frame: Frame, level: int, span: Span) -> Value:
-    """The module of a dotted name; `level` counts the dots of a relative import."""
+    """The module of a dotted name, run with the packages that it stands in; `level` counts the dots of a relative import."""
     known = None if level else modules().get(name) or LIBRARY.get(name)
     if known is not None:
         return known
-    base = _module_of(frame)
-    folders = roots(m.request) if not level else [_parent(base, level)]
     parts = name.split(".") if name else []
-    for root in folders:
+    for root in _folders(m, frame, level):
         found = _find(m, root, parts)
-        if found is not None:
-            return found
+        if found is None:
+            continue
+        for k in range(1, len(parts)):
+            if (outer := _find(m, root, parts[:k])) is not None:
+                _run(m, outer)
+        _run(m, found)
+        return found
     shown = "." * level + name
     help_line = hints.foreign(shown, "") or "only files beside the source, or in a directory given with -I, can be imported"
     cause = m.fail("TL0109", f"the module `{shown}` is not part of what the compiler reads", span, help=help_line)
     return Poison(shown, cause)
+
+
+def leaf(m: Machine, name: str, frame: Frame, level: int) -> str:
+    """The key of the file that an import reads, if it has not been run and imports no other file; else empty."""
+    parts = name.split(".")
+    if not level and (name in LIBRARY or name in modules()):
+        return ""
+    for root in _folders(m, frame, level):
+        path = root.joinpath(*parts[:-1], f"{parts[-1]}.py")
+        packages = (root.joinpath(*parts[:k], "__init__.py") for k in range(1, len(parts) + 1))
+        if any(p.is_file() for p in packages):
+            return ""
+        if path.is_file():
+            key = _key(path)
+            known = m.modules.get(key)
+            return key if (known is None or known.state == "new") and _alone(m, path, key) else ""
+    return ""
+
+
+def _alone(m: Machine, path: Path, key: str) -> bool:
+    """True for a file in whose text no line with an import names another file that could be meant."""
+    if key in m.waiting:
+        return True
+    try:
+        text = path.read_text("utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return False
+    folders = [path.parent, *roots(m.request)]
+    words = {w for line in _IMPORTS.findall(text) for w in _DOTTED.findall(line)}
+    if any(w.startswith(".") for w in words):
+        return False
+    return not any((f / w.partition(".")[0]).is_dir() or (f / f"{w.partition('.')[0]}.py").is_file() for w in words for f in folders)
+
+
+def _key(path: Path) -> str:
+    return str(path.resolve())
+
+
+def _folders(m: Machine, frame: Frame, level: int) -> list[Path]:
+    """Where a module is looked for."""
+    return roots(m.request) if not level else [_parent(_module_of(frame), level)]
 
 
 def _module_of(frame: Frame) -> Module | None:
@@ -188,7 +192,7 @@ def _find(m: Machine, root: Path, parts: list[str]) -> Module | None:
 def _namespace(m: Machine, name: str, folder: Path) -> Module:
     """A directory without __init__.py, which holds modules and no names."""
     path = folder / "__init__.py"
-    key = str(path.resolve())
+    key = _key(path)
     if key not in m.modules:
         m.modules[key] = Module(name, str(path), load(str(path), ""), (), {}, package=True)
     return m.modules[key]
@@ -196,7 +200,7 @@ def _namespace(m: Machine, name: str, folder: Path) -> Module:
 
 def read_module(m: Machine, name: str, path: Path) -> Module:
     """Reads and scans a sibling file once. Raises CompileError for what is wrong with it."""
-    key = str(path.resolve())
+    key = _key(path)
     if key not in m.modules:
         shown = str(path)
         try:
@@ -214,27 +218,27 @@ def exports(m: Machine, module: Value) -> tuple[str, ...]:
         return tuple(n for n in module.members if not n.startswith("_"))
     if not isinstance(module, Module):
         return ()
-    if "__all__" in module.bindings:
-        listed = module_name(m, module, "__all__", None)
-        if isinstance(listed, (list, tuple)):
-            return tuple(n for n in listed if isinstance(n, str))
-    names = set(module.bindings)
-    for k in module.stars:
-        names |= set(_statement(m, module, k))
-    return tuple(sorted(n for n in names if not n.startswith("_")))
+    _run(m, module)
+    listed = module.names.get("__all__")
+    if isinstance(listed, (list, tuple)):
+        return tuple(n for n in listed if isinstance(n, str))
+    return tuple(sorted(n for n in module.names if not n.startswith("_")))
 
 
 def module_attribute(m: Machine, module: Module, name: str, span: Span) -> Value:
     """`module.name`: a name it binds, or a module inside the package."""
     try:
-        return module_name(m, module, name, None)
+        return module_name(m, module, name)
     except KeyError:
         pass
     if module.package:
         found = _find(m, Path(module.path).parent, [name])
         if found is not None:
+            _run(m, found)
             return found
-    raise m.fail("TL0201", f"the module `{module.name or module.path}` has no `{name}`", span)
+    early = module.state == "running" and name in module.bindings
+    help_line = "the two files import each other: its statement has not run yet" if early else ""
+    raise m.fail("TL0201", f"the module `{module.name or module.path}` has no `{name}`", span, help=help_line)
 
 
 def namespace_attribute(m: Machine, space: Namespace, name: str, span: Span) -> Value:

@@ -43,13 +43,13 @@ def find(m: Machine, frame: Frame, name: str, span: Span) -> Value:
     scope: Frame | None = frame
     while scope is not None:
         scope = scope.outer.get(name, scope)
-        if name in scope.names:
-            return scope.names[name]
         if scope.module is not None:
             try:
-                return m.module_name(scope.module, name, scope.limit)
+                return m.module_name(scope.module, name)
             except KeyError:
                 pass
+        elif name in scope.names:
+            return scope.names[name]
         elif scope.locals is not None and name in scope.locals:
             raise m.fail("TL0201", f"`{name}` is used before it has a value", span)
         scope = scope.parent

@@ -7,21 +7,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import libcst as cst
 
 from tilec.diagnostics import CompileError, Span
 from tilec.frontend import hostops, loops
 from tilec.frontend.branches import run_if
-from tilec.frontend.classes import make_class, set_attribute
-from tilec.frontend.effects import mutated
+from tilec.frontend.classes import find as find_member
+from tilec.frontend.classes import make_class, set_attribute, special
+from tilec.frontend.effects import suspects
 from tilec.frontend.expressions import AUGMENTED, binary, closure, host_item, items_of, spread, truth
 from tilec.frontend.launches import launch_source, run_with
 from tilec.frontend.machine import Flow, Jump, Machine, Return, is_device
-from tilec.frontend.names import assigned, bind, find, import_name, is_var, lookup, snapshot
+from tilec.frontend.names import assigned, bind, dotted, find, import_name, is_var, lookup, snapshot
 from tilec.frontend.patterns import run_match
 from tilec.frontend.syntax import walk
-from tilec.frontend.values import ClassValue, Fatal, Frame, Instance, Module, Poison, Reported
+from tilec.frontend.values import ClassValue, Deferred, Fatal, Frame, Instance, Iter, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Call, Const, Expr
 from tilec.ir.tile import Break, Continue, Evaluate, Store
 from tilec.language import lanes, regions
@@ -41,13 +43,8 @@ def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
             return run_statement(m, body, frame)
 
 
-def run_statement(
-    m: Machine, node: cst.CSTNode, frame: Frame, touched: frozenset[str] = frozenset(), rebound: frozenset[str] = frozenset()
-) -> Flow:
-    """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host).
-
-    `touched` are names that functions which the statement calls change, `rebound` those that they bind.
-    """
+def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
+    """Runs one statement. An error in it is kept (in a kernel) or poisons the names it would have bound (on the host)."""
     m.step(node, frame)
     try:
         return _statement(m, node, frame)
@@ -58,15 +55,27 @@ def run_statement(
         mark = m.keep(fault) if m.recording else fault
         if _leaves(node):
             raise mark from None
-        own = assigned(node)
-        for name in own:
-            if not (m.recording and is_var(frame.names.get(name))):
-                frame.outer.get(name, frame).names[name] = Poison(name, mark)
-        if _poison_attributes(m, node, frame, mark):
-            return None
-        for name in (mutated(node) | touched) - own:
-            _spoil(m, frame, name, node, mark, name in rebound)
+        unknown_after(m, node, frame, mark)
         return None
+
+
+def unknown_after(m: Machine, node: cst.CSTNode, frame: Frame, mark: CompileError) -> None:
+    """Poisons what a statement that has failed would have bound, and what it may have changed."""
+    own = assigned(node)
+
+    def look(scope: Frame, name: str) -> Value:
+        try:
+            return find(m, scope, name, frame.source.span(node))
+        except CompileError:
+            return None
+
+    attribute = _poison_attributes(m, node, frame, mark)
+    touched = () if attribute else tuple((s, n, look(s, n), bound) for s, n, bound in suspects(node, frame, look))
+    for name in own:
+        if not (m.recording and is_var(frame.names.get(name))):
+            frame.outer.get(name, frame).names[name] = Poison(name, mark)
+    for scope, name, value, bound in touched:
+        _spoil(m, scope, name, value, mark, bound)
 
 
 def _poison_attributes(m: Machine, node: cst.CSTNode, frame: Frame, mark: CompileError) -> bool:
@@ -85,18 +94,14 @@ def _poison_attributes(m: Machine, node: cst.CSTNode, frame: Frame, mark: Compil
     return True
 
 
-def _spoil(m: Machine, frame: Frame, name: str, node: cst.CSTNode, mark: CompileError, bound: bool) -> None:
+def _spoil(m: Machine, frame: Frame, name: str, value: Value, mark: CompileError, bound: bool) -> None:
     """The object that a name holds is perhaps another one after a statement that is not understood, for everyone who holds it.
 
     A tile, a tensor, a function or a module is what it was; a number or text too, unless a function may have `bound` the name.
     """
-    try:
-        value = find(m, frame, name, frame.source.span(node))
-    except CompileError:
-        value = None
-    if isinstance(value, (list, dict, set, Instance, ClassValue)):
+    if isinstance(value, (list, dict, set, Instance, ClassValue, Iter)):
         m.spoiled[id(value)] = (value, Poison(name, mark))
-    elif value is None or isinstance(value, Poison) or (bound and isinstance(value, (int, float, str, tuple))):
+    elif bound and (value is None or isinstance(value, (int, float, str, tuple))):
         frame.outer.get(name, frame).names[name] = Poison(name, mark)
 
 
@@ -205,6 +210,9 @@ def _store(m: Machine, target: cst.Subscript, value: Value, frame: Frame, span: 
 
 
 def _host_store(m: Machine, owner: Value, index: Value, value: Value, span: Span) -> None:
+    if isinstance(owner, Instance) and find_member(owner.cls, "__setitem__") is not None:
+        special(m, owner, "__setitem__", (index, value), span)
+        return
     if not isinstance(owner, (list, dict)):
         raise m.fail("TL0108", f"{hostops.kind(owner)} cannot be assigned to by index", span)
     m.may_change(owner, span)
@@ -237,7 +245,8 @@ def _augmented(m: Machine, node: cst.AugAssign, frame: Frame) -> None:
             value = m.eval(node.value, frame)
             if _in_place(m, op, held, value, span):
                 return
-            bind(m, frame, name, binary(m, op, held, value, span), span)
+            told = special(m, held, f"__i{_NAMES.get(op, op)}__", (value,), span)
+            bind(m, frame, name, binary(m, op, held, value, span) if told is NotImplemented else told, span)
         case cst.Subscript() as target:
             owner = m.eval(target.value, frame)
             if not isinstance(owner, (Buffer, Ref)):
@@ -259,6 +268,9 @@ def _augmented(m: Machine, node: cst.AugAssign, frame: Frame) -> None:
                 set_attribute(m, owner, attr.value, binary(m, op, held, value, span), span)
         case _:
             raise m.fail("TL0102", "this target of an assignment is not supported", span)
+
+
+_NAMES = {"div": "truediv", "shl": "lshift", "shr": "rshift"}
 
 
 def _in_place(m: Machine, op: str, held: Value, value: Value, span: Span) -> bool:
@@ -393,10 +405,8 @@ def _declare_outer(m: Machine, frame: Frame, names: tuple[str, ...], to_module: 
             scope = scope.parent
         if scope is None or (scope.module is not None and not to_module):
             raise m.fail("TL0102", f"`{name}` has no outer scope to be taken from", span)
-        if to_module and name not in scope.names:
-            if scope.module is None or not scope.module.active or m.recording:
-                raise m.fail("TL0102", "changing a global variable from a function is not supported", span)
-            scope = scope.module.active[-1][1]  # the statement that called the function
+        if to_module and m.recording:
+            raise m.fail("TL0102", "changing a global variable from a kernel is not supported", span, help="keep it in a T.alloc_var")
         frame.outer[name] = scope
 
 
@@ -422,27 +432,42 @@ def _delete(m: Machine, target: cst.BaseExpression, frame: Frame) -> None:
 
 def _import(m: Machine, node: cst.Import | cst.ImportFrom, frame: Frame) -> None:
     span = frame.source.span(node)
-    load: Callable[[str, int], Value] = lambda name, level: m.import_module(name, frame, level, span)  # noqa: E731
     if isinstance(node, cst.Import):
         for alias in node.names:
-            name = alias.evaluated_name
-            frame.names[import_name(alias)] = load(name if alias.asname is not None else name.partition(".")[0], 0)
+            _bind_import(m, alias.evaluated_name, 0, frame, import_name(alias), partial(_whole, m, alias, frame, span))
         return
-    module = load(_module_name(node), len(node.relative))
+    name, level = dotted(node.module), len(node.relative)
     if isinstance(node.names, cst.ImportStar):
+        module = m.import_module(name, frame, level, span)
         if isinstance(module, Poison):
             return
-        for name in m.exports(module):
-            frame.names[name] = m.attribute(module, name, span)
+        for member in m.exports(module):
+            frame.names[member] = m.attribute(module, member, span)
         return
     for alias in node.names:
-        frame.names[import_name(alias)] = _member(m, module, alias.evaluated_name, node, frame, span)
+        load = partial(_from, m, node, alias.evaluated_name, frame, span)
+        _bind_import(m, name, level, frame, import_name(alias), load)
 
 
-def _module_name(node: cst.ImportFrom) -> str:
-    from tilec.frontend.names import dotted
+def _bind_import(m: Machine, module: str, level: int, frame: Frame, name: str, load: Callable[[], Value]) -> None:
+    """Binds a name of an import, or lets it wait where that makes no difference."""
+    frame = frame.outer.get(name, frame)
+    key = m.leaf(module, frame, level) if frame.module is not None and module else ""
+    if key:
+        m.waiting.setdefault(key, []).append((frame.names, name))
+    frame.names[name] = Deferred(load) if key else load()
 
-    return dotted(node.module)
+
+def _whole(m: Machine, alias: cst.ImportAlias, frame: Frame, span: Span) -> Value:
+    """The value of a name of `import a.b`."""
+    name = alias.evaluated_name
+    module = m.import_module(name, frame, 0, span)
+    return module if alias.asname is not None or "." not in name else m.import_module(name.partition(".")[0], frame, 0, span)
+
+
+def _from(m: Machine, node: cst.ImportFrom, name: str, frame: Frame, span: Span) -> Value:
+    """The value of a name of `from a import b`."""
+    return _member(m, m.import_module(dotted(node.module), frame, len(node.relative), span), name, node, frame, span)
 
 
 def _member(m: Machine, module: Value, name: str, node: cst.ImportFrom, frame: Frame, span: Span) -> Value:
@@ -453,7 +478,7 @@ def _member(m: Machine, module: Value, name: str, node: cst.ImportFrom, frame: F
     except Fatal:
         raise
     except CompileError as fault:
-        deeper = f"{_module_name(node)}.{name}".strip(".")
+        deeper = f"{dotted(node.module)}.{name}".strip(".")
         found = m.import_module(deeper, frame, len(node.relative), span) if isinstance(module, Module) else None
         return Poison(name, fault) if found is None or isinstance(found, (Poison, Reported)) else found
 

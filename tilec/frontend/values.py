@@ -8,7 +8,7 @@ Host values (int, str, list, dict, ...) are Python's own; values of the language
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,31 +49,36 @@ class Stale:
     sample: Value | None = None  # a value that the name takes, where one is known
 
 
+@record(eq=False)
+class Deferred:
+    """A name of an import that has not been needed yet: the file that it reads imports no other file, so it may be run later."""
+
+    load: Callable[[], Value]
+
+
 @dataclass(slots=True, eq=False)
 class Module:
-    """A file that is evaluated on demand. `bindings` lists, per name, the statements that bind it, in order; `changes` has, by
-    statement, the names whose objects it may change in place, and `touched` those that it changes under their own name."""
+    """A file whose statements run in their order. `bindings` lists, per name, the statements that bind it; `names` are its names now;
+    `state` is new, running or done."""
 
     name: str
     path: str
     source: Source
     statements: tuple[cst.CSTNode, ...]
     bindings: Mapping[str, tuple[int, ...]]
-    sites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by name, the statements that bind it or may change its object
-    stars: tuple[int, ...] = ()  # statements `from x import *`
-    changes: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    touched: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    rebound: Mapping[int, frozenset[str]] = field(default_factory=dict)  # names that functions which it calls bind
-    reads: Mapping[int, frozenset[str]] = field(default_factory=dict)  # names that a statement mentions, itself or through functions
     package: bool = False
-    done: dict[int, dict[str, Value]] = field(default_factory=dict)
-    active: list[tuple[int, Frame]] = field(default_factory=list)  # statements being evaluated, the innermost last
-    given: dict[str, Value] = field(default_factory=dict)  # names that other modules have assigned to
+    names: dict[str, Value] = field(default_factory=dict)
+    state: str = "new"
+
+    @property
+    def frame(self) -> Frame:
+        """The scope of the module's statements."""
+        return Frame(self.source, self.names, module=self)
 
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """The names of one scope. A module's frame has `module`, and sees only statements before `limit`.
+    """The names of one scope. A module's frame has `module`, and shares its names.
 
     `dsl` is true in bodies of kernels and macros, where `range` makes a run-time loop. `locals` are the names a function
     assigns; `depth` is how many run-time loops and branches surrounded the place where the frame began.
@@ -83,12 +88,10 @@ class Frame:
     names: dict[str, Value] = field(default_factory=dict)
     parent: Frame | None = None
     module: Module | None = None
-    limit: int | None = None
     locals: frozenset[str] | None = None
     outer: dict[str, Frame] = field(default_factory=dict)  # names declared nonlocal or global
     dsl: bool = False
     depth: int = 0
-    yields: list[Value] | None = None
     kernel: bool = False  # the body of a kernel function
     klass: bool = False  # the body of a class, whose names its functions do not see
     method: tuple[ClassValue, str] | None = None  # the class of a method and the name of its first parameter
@@ -105,6 +108,7 @@ class Function:
     kind: str = "plain"
     markers: tuple[Marker, ...] = ()
     home: ClassValue | None = None  # the class whose body defines it
+    cache: dict[Value, Value] | None = None  # results by arguments, under functools.lru_cache
 
     @property
     def span(self) -> Span:
@@ -152,12 +156,23 @@ class Partial:
     kwargs: Mapping[str, Value]
 
 
-@dataclass(slots=True, eq=False)
+@record(eq=False)
 class Iter:
-    """A generator or iterator, evaluated in full; `position` is what next() has taken."""
+    """A generator or iterator: `source` computes its values when they are taken."""
 
-    items: list[Value]
-    position: int = 0
+    source: Iterator[Value]
+
+
+@record(eq=False)
+class View:
+    """dict.keys(), .values() or .items(): what the dictionary holds whenever it is looked at."""
+
+    owner: dict[Value, Value]
+    name: str
+
+    def items(self) -> list[Value]:
+        """What the view holds now."""
+        return list(getattr(self.owner, self.name)())
 
 
 @record(eq=False)

@@ -1,0 +1,89 @@
+"""Host programs have Python's value, or are an error at their place: never a value that a change has passed by."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frontend.conftest import HEAD, HOST
+from tests.frontend.programs_of_files import FILES, HARMLESS, ONE_FILE, REFUSED, UNKNOWN
+from tilec.diagnostics import CompileError
+from tilec.frontend import Request, read
+from tilec.ir.text import show
+
+PROGRAMS = {**ONE_FILE, **FILES}
+
+
+def write(folder: Path, program: str) -> str:
+    """Writes the files of a program; the text of the first one."""
+    name, parts = "", {"": ""}
+    for line in program.splitlines(keepends=True):
+        if line.startswith("# "):
+            name = line[2:].strip()
+            parts[name] = ""
+        else:
+            parts[name] += line
+    for name, text in parts.items():
+        if name:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+    return parts[""]
+
+
+def by_python(folder: Path, text: str) -> object:
+    """What Python leaves in `V`."""
+    known = set(sys.modules)
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(folder))
+    names: dict[str, object] = {}
+    try:
+        exec(text, names)
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - known:
+            if str(folder) in str(getattr(sys.modules[name], "__file__", None) or folder):
+                del sys.modules[name]
+    return names["V"]
+
+
+def by_the_evaluator(folder: Path, text: str) -> int:
+    """What a kernel stores that asks for `V`."""
+    module = read(Request(str(folder / "k.py"), HEAD + text + HOST.format(expression="V")))
+    return int(show(module.kernels[0].launches[0].body).strip().removeprefix("O[0] = "))
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REFUSED))
+def test_programs_have_pythons_value(tmp_path: Path, name: str) -> None:
+    text = write(tmp_path, PROGRAMS[name])
+    assert by_the_evaluator(tmp_path, text) == by_python(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_programs_that_are_not_understood_have_no_value(tmp_path: Path, name: str) -> None:
+    text = write(tmp_path, PROGRAMS[name])
+    assert isinstance(by_python(tmp_path, text), int)
+    with pytest.raises(CompileError) as caught:
+        by_the_evaluator(tmp_path, text)
+    assert caught.value.diagnostics[0].span.line > HEAD.count("\n")
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_may_have_changed_has_no_value(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        by_the_evaluator(tmp_path, write(tmp_path, UNKNOWN[name]))
+    assert caught.value.diagnostics[0].code in ("TL0201", "TL0109", "TL0108")
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_statements_that_change_nothing_do_no_harm(tmp_path: Path, name: str) -> None:
+    text, wanted = HARMLESS[name]
+    assert by_the_evaluator(tmp_path, text) == wanted
+
+
+def test_files_that_nothing_needs_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "leaf.py").write_text("def f(:\n")
+    text = HEAD + "import leaf\nfrom leaf import f\nV = 1\n" + HOST.format(expression="V")
+    assert read(Request(str(tmp_path / "k.py"), text)).sources == (str(tmp_path / "k.py"),)
