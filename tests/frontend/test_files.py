@@ -87,3 +87,21 @@ def test_files_that_nothing_needs_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "leaf.py").write_text("def f(:\n")
     text = HEAD + "import leaf\nfrom leaf import f\nV = 1\n" + HOST.format(expression="V")
     assert read(Request(str(tmp_path / "k.py"), text)).sources == (str(tmp_path / "k.py"),)
+
+
+KERNEL = "@T.prim_func\ndef k(O: T.Tensor((1,), 'int32')):\n    with T.Kernel(1, threads=1):\n        O[0] = n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("n = 1\n" + KERNEL + "n = 2\n", {"k": 1}),
+        (KERNEL + "n = 2\n", {"k": 2}),
+        ("KS = {}\nfor n in (3, 4):\n" + "".join(f"    {line}\n" for line in KERNEL.splitlines()) + "    KS[n] = k\na = KS[3]\nb = KS[4]\n", {"a": 3, "b": 4}),
+        ("def make(ks):\n    for n in (5, 6):\n" + "".join(f"        {line}\n" for line in KERNEL.splitlines())
+         + "        ks.append(k)\n    return ks\nks = make([])\na = ks[0]\nb = ks[1]\n", {"a": 5, "b": 6}),
+    ],
+)  # fmt: skip
+def test_kernels_have_the_values_of_the_place_where_they_are_made(reading, text: str, wanted: dict[str, int]) -> None:
+    found = {k.symbol: show(k.launches[0].body).strip() for k in reading(text).kernels}
+    assert {n: found.get(n) for n in wanted} == {n: f"O[0] = {v}" for n, v in wanted.items()}

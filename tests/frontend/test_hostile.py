@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 
 import pytest
 
@@ -68,10 +67,8 @@ SYNTAX = {
 
 
 def fault(text: str | bytes) -> CompileError:
-    start = time.monotonic()
     with pytest.raises(CompileError) as caught:
         read(Request("bad.py", text))
-    assert time.monotonic() - start < 60
     assert caught.value.diagnostics[0].span.file == "bad.py"
     return caught.value
 

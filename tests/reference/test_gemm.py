@@ -1,11 +1,10 @@
 """Matrix products against float64 and exact integers, over operand types, transposes and tails."""
 
-import time
-
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.counting import calls
 from tilec.ir import dtypes as dt
 from tilec.ir.text import parse
 from tilec.ir.verify import verify
@@ -154,14 +153,16 @@ def test_an_accumulator_without_clear_shows():
     assert np.isnan(arrays["C"]).all()
 
 
-def test_speed():
-    kernel = matmul("float16", "float32", "float16", block=(128, 128, 32))
-    arrays = random_inputs(kernel, {"M": 256, "N": 384, "K": 96}, seed=9)
-    run(kernel, arrays)
-    start = time.perf_counter()
-    run(kernel, arrays)
-    assert time.perf_counter() - start < 1.0  # 6 ms on an idle core; the bound leaves room for a busy machine
-    assert compare(arrays["C"], product(arrays, False, False), dt.FLOAT16, 96) is None
+def test_elements_of_a_tile_are_computed_together():
+    def work(side):
+        kernel = matmul("float16", "float32", "float16", block=(side, side, 32))
+        arrays = random_inputs(kernel, {"M": 2 * side, "N": 3 * side, "K": 96}, seed=9)
+        count = calls(lambda: run(kernel, arrays))
+        assert compare(arrays["C"], product(arrays, False, False), dt.FLOAT16, 96) is None
+        return count
+
+    work(32)  # the first run imports what it needs
+    assert work(128) < 1.1 * work(32)  # as many blocks and steps, of sixteen times as many elements
 
 
 def test_tolerances():

@@ -20,7 +20,7 @@ from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
 from tilec.frontend.names import assigned, dotted, is_region, is_var, snapshot
 from tilec.frontend.syntax import Def, parameters, style, uses, yields
-from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, KernelValue, Partial
+from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, KernelValue, Partial, frozen
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
 from tilec.language import lets, vectors
@@ -154,7 +154,7 @@ def decorate(m: Machine, function: Function, marker: Marker) -> Value:
     kind = kinds.get(marker.name, function.kind)
     result = replace(function, kind=kind, markers=(*function.markers, marker))
     if marker.name == "prim_func" and function.kind != "prim":
-        kernel = KernelValue(result)
+        kernel = KernelValue(replace(result, frame=frozen(result.frame)), scope=result.frame)
         m.created.append(kernel)
         return kernel
     return result
@@ -219,7 +219,7 @@ def _run_body(m: Machine, function: Function, names: dict[str, Value], span: Spa
 def _made_by(m: Machine, function: Function, kernel: KernelValue, names: Mapping[str, Value]) -> KernelValue:
     """The kernel that a factory returned, with the factory's name, decorators and arguments."""
     bindings = tuple((n, hostops.spelled(v)) for n, v in names.items() if not is_device(v))
-    count = sum(k.function.frame is kernel.function.frame for k in m.created)
+    count = sum(k.scope is kernel.scope for k in m.created)
     markers = (*kernel.markers, *function.markers)
     return replace(kernel, factory=function, markers=markers, bindings=bindings, siblings=max(kernel.siblings, count))
 

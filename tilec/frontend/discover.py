@@ -81,14 +81,15 @@ def _held(m: Machine, module: Module, k: int, found: list[Candidate], makers: se
     """
     node = module.statements[k]
     made: list[Candidate] = []
-    if not _mentions(node, makers):
-        return []
+    mentions = _mentions(node, makers)
     for name in sorted(assigned(node)):
         if module.bindings[name][-1] != k:
             continue
         try:
             value = m.module_name(module, name)
         except (CompileError, KeyError):
+            continue
+        if not mentions and not isinstance(value, KernelValue):
             continue
         known = any(c.value is value for c in (*found, *made))
         if not known and (isinstance(value, KernelValue) or (isinstance(value, Function) and _is_maker(value))):

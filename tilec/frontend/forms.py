@@ -297,7 +297,7 @@ def annotated(m: Machine, node: cst.BaseExpression, frame: Frame) -> Value:
         if known is not None:
             return known
         source, node = expression(text, span)
-        frame = Frame(source, frame.names, frame.parent, frame.module, frame.locals, frame.outer)
+        frame = Frame(source, frame.names, frame.parent, frame.module, frame.live, frame.locals, frame.outer)
     m.b.span = span
     return m.eval(node, frame)
 

@@ -14,7 +14,7 @@ import libcst as cst
 from tilec.diagnostics import CompileError, Label, Span
 from tilec.frontend import hints
 from tilec.frontend.machine import Machine
-from tilec.frontend.values import Frame, Poison, Stale
+from tilec.frontend.values import Deferred, Frame, Poison, Stale
 from tilec.ir.expr import Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Let
 from tilec.ir.visit import walk_expr
@@ -43,13 +43,15 @@ def find(m: Machine, frame: Frame, name: str, span: Span) -> Value:
     scope: Frame | None = frame
     while scope is not None:
         scope = scope.outer.get(name, scope)
+        if name in scope.names and not isinstance(scope.names[name], Deferred):
+            return scope.names[name]
         if scope.module is not None:
             try:
                 return m.module_name(scope.module, name)
             except KeyError:
                 pass
-        elif name in scope.names:
-            return scope.names[name]
+        elif scope.live is not None and name in scope.live.names:
+            return scope.live.names[name]
         elif scope.locals is not None and name in scope.locals:
             raise m.fail("TL0201", f"`{name}` is used before it has a value", span)
         scope = scope.parent

@@ -88,6 +88,7 @@ class Frame:
     names: dict[str, Value] = field(default_factory=dict)
     parent: Frame | None = None
     module: Module | None = None
+    live: Frame | None = None  # of a frozen scope: the one that it is a copy of, which may have bound more names since
     locals: frozenset[str] | None = None
     outer: dict[str, Frame] = field(default_factory=dict)  # names declared nonlocal or global
     dsl: bool = False
@@ -95,6 +96,15 @@ class Frame:
     kernel: bool = False  # the body of a kernel function
     klass: bool = False  # the body of a class, whose names its functions do not see
     method: tuple[ClassValue, str] | None = None  # the class of a method and the name of its first parameter
+
+
+def frozen(frame: Frame) -> Frame:
+    """A scope with the values that its names have now: a kernel is made where its function is decorated, whatever is bound later."""
+    parent = None if frame.parent is None else frozen(frame.parent)
+    return Frame(
+        frame.source, dict(frame.names), parent, frame.module, frame, frame.locals, frame.outer, frame.dsl, frame.depth, frame.kernel,
+        frame.klass, frame.method,
+    )  # fmt: skip
 
 
 @record(eq=False)
@@ -129,6 +139,7 @@ class KernelValue:
     markers: tuple[Marker, ...] = ()
     bindings: tuple[tuple[str, str], ...] = ()
     siblings: int = 1
+    scope: Frame | None = None  # where it is defined
 
 
 @record(eq=False)
