@@ -210,7 +210,11 @@ def test_legal_threads(threads: Any, wanted: Any) -> None:
     assert isinstance(spec, KernelSpec) and (spec.grid, spec.threads) == ((4, N), wanted)
 
 
-@pytest.mark.parametrize("grid", [(0,), (-1,), (1, 65536), (1, 1, 65536), (2**31,), (), (1, 1, 1, 1), (1.5,), (True,)])
+def test_a_grid_may_have_no_blocks() -> None:
+    assert call(Builder(), "Kernel", 0, N, threads=64).grid == (0, N)
+
+
+@pytest.mark.parametrize("grid", [(-1,), (1, 65536), (1, 1, 65536), (2**31,), (), (1, 1, 1, 1), (1.5,), (True,)])
 def test_illegal_grids(grid: tuple[Any, ...]) -> None:
     assert refused(Builder(), "Kernel", *grid).code == "TL0401"
 

@@ -32,7 +32,7 @@ from tilec.language.builder import Builder
 from tilec.language.context import host_flag, in_kernel, scope_error, tile_statement
 from tilec.language.extents import constant
 from tilec.language.lanes import among, broadcast, is_vector, places_of
-from tilec.language.regions import is_element, pair, region
+from tilec.language.regions import is_element, is_empty, pair, region
 from tilec.language.show import describe
 from tilec.language.values import Ref, Vec
 
@@ -215,10 +215,12 @@ def _tile_update(b: Builder, op: str, dst: Any, value: Any, order: str, whole: b
     """Every element of a region, as a parallel loop of element atomics."""
     tile_statement(b, f"atomic_{op}")
     if whole:
-        source, target = pair(b, f"atomic_{op}", value, dst)
+        source, target = pair(b, f"atomic_{op}", value, dst, empty=True)
     else:
-        source, target = None, region(b, dst, f"the target of T.atomic_{op}")
+        source, target = None, region(b, dst, f"the target of T.atomic_{op}", empty=True)
     _check(b, op, target.buffer)
+    if is_empty(target):
+        return
     dims = [d for d, e in enumerate(target.extents) if constant(e) != 1]
     variables = tuple(Var("ijklmn"[n] if n < 6 else f"i{n}", INT32, VarKind.LOOP, span=b.span) for n in range(len(dims)))
     operand = as_expr(b, value) if source is None else Load(source.buffer, _indices(b, source, variables))

@@ -13,7 +13,7 @@ from tilec.language.access import as_expr
 from tilec.language.bind import Entry, works
 from tilec.language.builder import Builder
 from tilec.language.context import in_kernel, tile_statement
-from tilec.language.regions import is_element, pair, region, write
+from tilec.language.regions import is_element, is_empty, pair, region, write
 from tilec.language.show import describe
 from tilec.language.values import Ref
 
@@ -34,8 +34,9 @@ def copy(
         write(b, dst, src)
         return
     tile_statement(b, "copy")
-    source, target = pair(b, "copy", src, dst)
-    b.emit(Copy(source, target, b.span))
+    source, target = pair(b, "copy", src, dst, empty=True)
+    if not is_empty(source) and not is_empty(target):
+        b.emit(Copy(source, target, b.span))
 
 
 def fill(b: Builder, buffer: Any, value: Any) -> None:
@@ -45,7 +46,9 @@ def fill(b: Builder, buffer: Any, value: Any) -> None:
         write(b, buffer, value)
         return
     tile_statement(b, "fill")
-    target = region(b, buffer, "the first argument of T.fill")
+    target = region(b, buffer, "the first argument of T.fill", empty=True)
+    if is_empty(target):
+        return
     b.emit(Fill(target, as_expr(b, value, target.buffer.dtype), b.span))
 
 

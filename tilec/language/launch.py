@@ -70,13 +70,13 @@ def cluster_counts(b: Builder, cluster: Any, grid: tuple[Any, ...]) -> tuple[int
 
 
 def extent_of(b: Builder, axis: int, value: Any) -> Any:
-    """One grid extent: a positive int within the limit of its axis, or an integer expression."""
+    """One grid extent: an int of at least 0 (then there are no blocks) within the limit of its axis, or an integer expression."""
     name = AXES[axis]
     if isinstance(value, Const) and value.dtype.is_int:
         value = int(value.value)
     if is_number(value) and not isinstance(value, (float, bool)):
-        if not 1 <= value <= GRID_LIMITS[axis]:
-            text = f"the grid extent along {name} must be between 1 and {GRID_LIMITS[axis]}, got {value}"
+        if not 0 <= value <= GRID_LIMITS[axis]:
+            text = f"the grid extent along {name} must be between 0 and {GRID_LIMITS[axis]}, got {value}"
             raise b.error("TL0401", text, help="fold it into the first extent" if axis and value > 0 else "")
         return value
     if not is_device(value):

@@ -59,15 +59,15 @@ def write(b: Builder, target: Ref | Buffer, value: Any) -> None:
     b.emit(Store(ref.buffer, indices, as_expr(b, value, ref.buffer.dtype), b.span))
 
 
-def region(b: Builder, value: Any, what: str = "this argument") -> Region:
-    """The region that a buffer or a sliced reference names; dimensions with a scalar index have extent 1."""
+def region(b: Builder, value: Any, what: str = "this argument", empty: bool = False) -> Region:
+    """The region that a buffer or a sliced reference names; dimensions with a scalar index have extent 1. No elements: only if `empty`."""
     if isinstance(value, Region):
         return value
     if isinstance(value, Buffer):
         return Region(value, (ZERO,) * value.rank, value.shape, b.span)
     if not isinstance(value, Ref):
         raise b.error("TL0206", f"{what} must be a buffer or a region of one, got {describe(value)}")
-    boxes = [_box(b, value, d, item) for d, item in enumerate(expand(b, value))]
+    boxes = [_box(b, value, d, item, empty) for d, item in enumerate(expand(b, value))]
     return Region(value.buffer, tuple(s for s, _ in boxes), tuple(e for _, e in boxes), where(b, value))
 
 
@@ -78,7 +78,12 @@ def sliced_dims(b: Builder, value: Any) -> tuple[int, ...]:
     return tuple(range(value.buffer.rank if isinstance(value, Region) else value.rank))
 
 
-def _box(b: Builder, ref: Ref, dim: int, item: Any) -> tuple[Expr, Expr]:
+def is_empty(value: Region) -> bool:
+    """True for a region that is known to have no elements."""
+    return any(constant(e) == 0 for e in value.extents)
+
+
+def _box(b: Builder, ref: Ref, dim: int, item: Any, empty: bool) -> tuple[Expr, Expr]:
     """Start and extent of one dimension of a reference."""
     if not isinstance(item, Slice):
         return index(b, ref, dim, item), ONE
@@ -89,7 +94,7 @@ def _box(b: Builder, ref: Ref, dim: int, item: Any) -> tuple[Expr, Expr]:
     start = ZERO if item.start is None else _bound(b, ref, dim, item.start)
     stop = size if item.stop is None else _bound(b, ref, dim, item.stop)
     extent = _length(b, stop, start)
-    _check_box(b, ref, dim, start, extent)
+    _check_box(b, ref, dim, start, extent, empty)
     return start, extent
 
 
@@ -118,10 +123,12 @@ def _bound(b: Builder, ref: Ref, dim: int, value: Any) -> Expr:
     return index(b, ref, dim, value)
 
 
-def _check_box(b: Builder, ref: Ref, dim: int, start: Expr, extent: Expr) -> None:
-    """Refuses empty, reversed and, for tiles, out-of-range slices as far as they are known now."""
+def _check_box(b: Builder, ref: Ref, dim: int, start: Expr, extent: Expr, empty: bool) -> None:
+    """Refuses reversed, for tiles out-of-range, and unless `empty` also empty slices, as far as they are known now."""
     length, first = constant(extent), constant(start)
     name = ref.buffer.name
+    if length == 0 and empty:
+        return
     if length is not None and length <= 0:
         kind = "empty" if length == 0 else "reversed"
         text = f"the slice in dimension {dim} of `{name}` is {kind}"
@@ -145,8 +152,8 @@ def _check_inside(b: Builder, buffer: Buffer, dim: int, first: int | None, lengt
         raise b.error("TL0305", text, *buffer_label(buffer), span=span, help=hint)
 
 
-def pair(b: Builder, verb: str, src: Any, dst: Any) -> tuple[Region, Region]:
-    """The regions of two sides that must have the same elements, dimensions of extent 1 apart.
+def pair(b: Builder, verb: str, src: Any, dst: Any, empty: bool = False) -> tuple[Region, Region]:
+    """The regions of two sides that must have the same elements, dimensions of extent 1 apart; none at all if `empty` allows it.
 
     A side without slices is a start address that takes the other side's extents, aligned at the last dimension. Where equality
     is only known at run time, a tile beside a global tensor decides, since the global side is masked.
@@ -154,12 +161,12 @@ def pair(b: Builder, verb: str, src: Any, dst: Any) -> tuple[Region, Region]:
     if is_element(src) and is_element(dst):
         raise b.error("TL0312", f"both sides of the {verb} are single elements")
     if is_element(src):
-        right = region(b, dst, "the destination")
+        right = region(b, dst, "the destination", empty)
         return _at(b, verb, src, right), right
     if is_element(dst):
-        left = region(b, src, "the source")
+        left = region(b, src, "the source", empty)
         return left, _at(b, verb, dst, left)
-    left, right = region(b, src, "the source"), region(b, dst, "the destination")
+    left, right = region(b, src, "the source", empty), region(b, dst, "the destination", empty)
     return _agree(b, verb, left, right)
 
 
