@@ -293,15 +293,13 @@ def _map(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) < 2:
         raise HostError("map() needs a function and values")
     span = m.b.span
-    values = (m.call(args[0], row, {}, span) for row in zip(*(m.stream(a, span) for a in args[1:]), strict=False))
-    return Iter(values if m.b.launch is None else iter(list(values)))
+    return m.lazy(m.call(args[0], row, {}, span) for row in zip(*(m.stream(a, span) for a in args[1:]), strict=False))
 
 
 def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("filter", args, kwargs, 2, 2)
     span = m.b.span
-    found = (v for v in m.stream(args[1], span) if _host_true(m, v if args[0] is None else m.call(args[0], (v,), {}, span)))
-    return Iter(found if m.b.launch is None else iter(list(found)))
+    return m.lazy(v for v in m.stream(args[1], span) if _host_true(m, v if args[0] is None else m.call(args[0], (v,), {}, span)))
 
 
 def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:

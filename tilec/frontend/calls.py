@@ -301,6 +301,8 @@ def bind_arguments(m: Machine, function: Function, args: tuple[Value, ...], kwar
 def define(m: Machine, node: cst.FunctionDef, frame: Frame, scope: Frame) -> Value:
     """The value of a `def`: its defaults now, its decorators from the inside out."""
     check_names(m, node, frame)
+    if node.asynchronous is not None:
+        raise m.fail("TL0102", f"`{node.name.value}` is an async function, which is not supported", frame.source.span(node.name))
     defaults = dict(_defaults(m, node, frame))
     value: Value = Function(node.name.value, node, scope, defaults)
     for decorator in reversed(node.decorators):

@@ -96,8 +96,8 @@ def evaluate(m: Machine, node: cst.CSTNode, frame: Frame) -> Value:
         case cst.Ellipsis():
             return Ellipsis
         case cst.Yield():
-            span = frame.source.span(node)
-            raise m.fail("TL0102", "a `yield` in this place is not supported", span, help="let it be a statement of its own")
+            text = "`yield` is only supported as a statement of its own, in a function that host code calls"
+            raise m.fail("TL0102", text, frame.source.span(node))
         case _:
             text = f"this kind of expression ({type(node).__name__}) is not supported"
             raise m.fail("TL0102", text, frame.source.span(node))
@@ -471,8 +471,7 @@ def _comprehension(m: Machine, node: cst.GeneratorExp | cst.ListComp | cst.SetCo
             case cst.DictComp(key=key, value=value):
                 return {hostops.key(m.eval(key, inner)): m.eval(value, inner) for _ in rounds}
             case cst.GeneratorExp(elt=elt):
-                values = (m.eval(elt, inner) for _ in rounds)
-                return Iter(values if m.b.launch is None else iter(list(values)))
+                return m.lazy(m.eval(elt, inner) for _ in rounds)
 
 
 def _clauses(part: cst.CompFor | None) -> Iterator[cst.CompFor]:

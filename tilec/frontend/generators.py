@@ -26,8 +26,7 @@ Steps = Generator[Value, None, Flow]
 
 def generator(m: Machine, body: cst.BaseSuite, frame: Frame) -> Iter:
     """The iterator that calling a generator function gives. In a kernel its statements are recorded at once."""
-    steps = _resumed(m, _block(m, body, frame))
-    return Iter(steps if m.b.launch is None else iter(list(steps)))
+    return m.lazy(_resumed(m, _block(m, body, frame)))
 
 
 def _resumed(m: Machine, steps: Steps) -> Iterator[Value]:

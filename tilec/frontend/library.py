@@ -91,13 +91,13 @@ def _choices(sizes: list[int], r: Any) -> int:
 def _starmap(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("starmap", args, kwargs, 2, 2)
     span = m.b.span
-    return Iter(m.call(args[0], tuple(m.iterate(row, span)), {}, span) for row in m.stream(args[1], span))
+    return m.lazy(m.call(args[0], tuple(m.iterate(row, span)), {}, span) for row in m.stream(args[1], span))
 
 
 def _chain(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("chain", (0,), kwargs)
     span = m.b.span
-    return Iter(v for a in args for v in m.stream(a, span))
+    return m.lazy(v for a in args for v in m.stream(a, span))
 
 
 def _islice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
@@ -129,7 +129,7 @@ def _accumulate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     def join(a: Value, b: Value) -> Value:
         return hostops.binary("add", a, b) if function is None else m.call(function, (a, b), {}, span)
 
-    return Iter(itertools.accumulate(m.stream(args[0], span), join, initial=kwargs.get("initial")))
+    return m.lazy(itertools.accumulate(m.stream(args[0], span), join, initial=kwargs.get("initial")))
 
 
 def _while(name: str, take: bool) -> Builtin:
@@ -137,7 +137,7 @@ def _while(name: str, take: bool) -> Builtin:
         one(name, args, kwargs, 2, 2)
         span = m.b.span
         chosen = itertools.takewhile if take else itertools.dropwhile
-        return Iter(chosen(lambda v: BUILTINS["bool"].call(m, (m.call(args[0], (v,), {}, span),), {}), m.stream(args[1], span)))
+        return m.lazy(chosen(lambda v: BUILTINS["bool"].call(m, (m.call(args[0], (v,), {}, span),), {}), m.stream(args[1], span)))
 
     return Builtin(name, call)
 

@@ -19,7 +19,7 @@ from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Label, Span, error
 from tilec.frontend.hostops import HostError
 from tilec.frontend.request import Request
-from tilec.frontend.values import Fatal, Frame, Instance, KernelValue, Module, Poison, Reported
+from tilec.frontend.values import Fatal, Frame, Instance, Iter, KernelValue, Module, Poison, Reported
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.kernel import Launch, Param
 from tilec.language.builder import Builder
@@ -227,6 +227,10 @@ class Machine(ABC):
         finally:
             self.depth -= 1
 
+    def lazy(self, values: Iterator[Value]) -> Iter:
+        """An iterator that computes its values when they are taken; in a kernel, where computing records, all at once."""
+        return Iter(iter(list(values)) if self.b.launch is not None else _Guarded(self, values))
+
     def own(self, value: Value) -> Value:
         """Remembers at which run-time depth a container was made, so that later changes of it can be judged."""
         if self.depth and isinstance(value, (list, dict, set, Instance)):
@@ -238,6 +242,27 @@ class Machine(ABC):
         if self.owners.get(id(value), (None, 0))[1] != self.depth:
             text = "this changes a Python container inside a run-time loop or branch, which happens only once, while compiling"
             raise self.fail("TL0106", text, span, help="keep run-time values in T.alloc_var, T.alloc_local or a tile")
+
+
+class _Guarded:
+    """An iterator that must not be asked for a value by what computes its values."""
+
+    __slots__ = ("busy", "m", "values")
+
+    def __init__(self, m: Machine, values: Iterator[Value]) -> None:
+        self.m, self.values, self.busy = m, values, False
+
+    def __iter__(self) -> Iterator[Value]:
+        return self
+
+    def __next__(self) -> Value:
+        if self.busy:
+            raise self.m.fail("TL0108", "this iterator is asked for a value while it computes one", self.m.b.span)
+        self.busy = True
+        try:
+            return next(self.values)
+        finally:
+            self.busy = False
 
 
 def is_device(value: Any) -> bool:

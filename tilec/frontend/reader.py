@@ -62,6 +62,7 @@ def _read(request: Request) -> Result:
     path = Path(request.path)
     module = scan(path.stem if request.path != "-" else "stdin", request.path, source)
     m.modules[str(path.resolve())] = module
+    m.exports(module)  # runs it
     chosen = choose(m, module, discover(m, module))
     kernels, left_out = _build(m, chosen)
     if not kernels:

@@ -30,6 +30,10 @@ from tilec.language import lanes, regions
 from tilec.language.values import Ref, Slice, SourceSpec, Value
 
 
+_FAILURE = 50
+"""Steps that a statement takes which fails: what depends on it has to be found."""
+
+
 def run_block(m: Machine, body: cst.CSTNode, frame: Frame) -> Flow:
     """Runs the statements of a block until one of them leaves it."""
     match body:
@@ -53,6 +57,7 @@ def run_statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Flow:
     except (CompileError, hostops.HostError) as found:
         fault = found if isinstance(found, CompileError) else m.fail("TL0108", str(found), frame.source.span(node))
         mark = m.keep(fault) if m.recording else fault
+        m.steps += _FAILURE
         if _leaves(node):
             raise mark from None
         unknown_after(m, node, frame, mark)

@@ -138,6 +138,8 @@ def _c(b: Builder, e: Emitter, local: Any) -> Buffer:
 def mma(b: Builder, e: Emitter, A_local_buf: Any, B_local_buf: Any, C_local_buf: Any, k_inner: Any = 0) -> None:
     """C += A @ B of the fragments that the arrays stand for."""
     tile_statement(b, "mma")
+    if not isinstance(k_inner, int) or k_inner:
+        raise b.error("TL0204", "mma of a later part of its arrays is not supported", help="load each step with ldmatrix_a and ldmatrix_b")
     tiles = _a(b, e, A_local_buf), _b(b, e, B_local_buf), _c(b, e, C_local_buf)
     b.emit(product(b, "mma", tiles, e.a_transposed, e.b_transposed, "square", False))
 

@@ -52,7 +52,8 @@ Element types, each also a cast (`T.float16(x)`): {types}.
 
 - An element needs one index a dimension. A literal index of a tile must lie inside it; a negative literal counts from the end.
 - Reads of a global tensor out of its range give 0 (or `T.annotate_safe_value`), writes and atomics there are dropped.
-- A slice has step 1 and must not be reversed; copies, fills and atomics of an empty one do nothing, elsewhere it is an error. Slices of tiles must lie inside them, slices of global tensors are masked.
+- A slice has step 1 and must not be reversed; copies, fills and atomics of an empty one do nothing, elsewhere it is an error. Slices
+  of tiles must lie inside them, slices of global tensors are masked.
 - In `T.copy` and the tile forms of the atomics, dimensions of extent 1 are dropped and the rest must agree. A side without slices is a
   start address that takes the extents of the other side, aligned at the last dimension; two such sides are one element.
 - Where an extent of a global side is only known at run time, the tile's extent is used and the global side is masked.

@@ -150,6 +150,9 @@ def tvm_thread_allreduce(b: Builder, size: Any, value: Any, cond: Any, out: Any,
     if not isinstance(b.reducer, Reducer):
         text = "T.tvm_thread_allreduce needs a reducer around it"
         raise b.error("TL0205", text, help='put it under `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`')
+    if not (cond is True or (isinstance(cond, Const) and bool(cond.value))):
+        text = "the condition of T.tvm_thread_allreduce must be True"
+        raise b.error("TL0206", text, help="give threads that do not count the reducer's identity: T.if_then_else(cond, value, 0)")
     target = Ref(out, (0,) * out.rank, b.span) if isinstance(out, Buffer) else out
     if not is_element(target):
         raise b.error("TL0206", f"the result of T.tvm_thread_allreduce must be an element, got {describe(out)}")

@@ -66,6 +66,8 @@ def StringImm(b: Builder, value: Any, span: Any = None) -> Any:
 
 def BufferLoad(b: Builder, buffer: Any, indices: Any, predicate: Any = None, span: Any = None) -> Ref:
     """An element of a buffer, `buffer[indices]`."""
+    if predicate is not None:
+        raise b.error("TL0204", "a load with a predicate is not supported", help="use T.if_then_else(predicate, buffer[i], 0)")
     return _reference(b, buffer, indices)
 
 
