@@ -74,6 +74,7 @@ def test_a_grid_of_no_blocks_is_not_launched(arch: str) -> None:
     launch = json.loads(json.dumps(manifest_of(compiled.cu)))["kernels"][0]["launches"][0]
     assert launch["variants"][0]["grid"][0] == "0" and "<<<" not in compiled.cu
     arrays = {"A": np.empty((0, 64), np.float32), "C": np.empty((0, 64), np.float32)}
+    assert [d.code for d in compiled.module.notes] == ["TL0408"]
     for out in both(GRID, arch, arrays):
         assert out["C"].shape == (0, 64)
 

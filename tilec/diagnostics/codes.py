@@ -88,6 +88,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "TL0405": "A grid or the size of a buffer needs arithmetic that cannot be done before the launch.",
         "TL0407": "Clusters: cluster_dims does not fit the grid or is too large, the target has no clusters, or a block is named that "
         "the cluster does not have.",
+        "TL0408": "A grid that is known to have no blocks: launching the kernel does nothing, as with an extent of 0 at run time.",
         "TL0501": "A remark of the planner: something was done in a slower or a different way, and why.",
         "TL0502": "Some threads take a branch in which all threads of the block must take part.",
         "TL0503": "float32 operands of T.gemm are multiplied as TF32; --fp32-gemm ieee multiplies in full float32.",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from tilec.diagnostics import Diagnostic, Severity
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Const, Expr, Var
 from tilec.language.access import as_expr, host_int, is_device, is_number, unknown_sizes
@@ -78,6 +79,9 @@ def extent_of(b: Builder, axis: int, value: Any) -> Any:
         if not 0 <= value <= GRID_LIMITS[axis]:
             text = f"the grid extent along {name} must be between 0 and {GRID_LIMITS[axis]}, got {value}"
             raise b.error("TL0401", text, help="fold it into the first extent" if axis and value > 0 else "")
+        if value == 0:
+            text = f"the grid extent along {name} is 0: there are no blocks, and nothing is computed"
+            b.notes.append(Diagnostic(Severity.WARNING, "TL0408", text, b.span, help="if that is not meant, `//` may be a T.ceildiv"))
         return value
     if not is_device(value):
         hint = "T.ceildiv or `//` give whole numbers"
