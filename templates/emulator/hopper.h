@@ -33,6 +33,7 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, unsig
 __device__ __forceinline__ void mbarrier_expect_bytes(unsigned long long* barrier, int bytes, TILEC_SITE) {
   tilec_mbarrier_expect(barrier, bytes, tilec_line);
 }
+__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long* barrier, TILEC_SITE) { tilec_mbarrier_arrive_copies(barrier, tilec_line); }
 __device__ __forceinline__ void mbarrier_arrive_portable(unsigned long long* barrier, TILEC_SITE) { tilec_mbarrier_arrive(barrier, 0, false, tilec_line); }
 __device__ __forceinline__ void mbarrier_wait_portable(unsigned long long* barrier, unsigned parity, TILEC_SITE) {
   tilec_mbarrier_wait(barrier, parity, tilec_line);

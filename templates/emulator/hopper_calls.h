@@ -11,6 +11,7 @@ extern "C" {
 void tilec_registers(int n, bool take, int line);
 void tilec_mbarrier_init(void* barrier, int count, int line);
 void tilec_mbarrier_arrive(void* barrier, int bytes, bool announces, int line);
+void tilec_mbarrier_arrive_copies(void* barrier, int line);
 void tilec_mbarrier_expect(void* barrier, int bytes, int line);
 void tilec_mbarrier_wait(void* barrier, unsigned parity, int line);
 void tilec_fence_proxy_async();

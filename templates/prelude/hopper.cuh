@@ -86,6 +86,12 @@ __device__ __forceinline__ void mbarrier_expect_bytes(unsigned long long* barrie
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
+//@ mbarrier_arrive_copies needs: shared_address
+// One arrival, once the asynchronous copies that this thread has begun are complete. Nobody waits for that here.
+__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 //@ mbarrier_arrive_portable needs: shared_address
 // mbarrier_arrive for sm_80 and newer.
 __device__ __forceinline__ void mbarrier_arrive_portable(unsigned long long* barrier) {

@@ -25,7 +25,10 @@ _CONTROLS = {
     "registers_take": "registers_take<{}>();", "registers_give": "registers_give<{}>();",
 }  # fmt: skip
 
-_MBARRIERS = {"arrive": "mbarrier_arrive", "expect": "mbarrier_expect_bytes", "arrive_expect": "mbarrier_expect", "wait": "mbarrier_wait"}
+_MBARRIERS = {
+    "arrive": "mbarrier_arrive", "arrive_copies": "mbarrier_arrive_copies", "expect": "mbarrier_expect_bytes",
+    "arrive_expect": "mbarrier_expect", "wait": "mbarrier_wait",
+}  # fmt: skip
 
 
 def team_text(body: str, team: TeamPlan, number: str, enclosing: int) -> str:

@@ -291,7 +291,8 @@ def _by_hand(s: PMbarrier | PBulkCopy | PSend | PControl) -> str:
         case PMbarrier(kind, buffer, index, value):
             told = "" if value is None else f" {'parity ' if kind == 'wait' else 'bytes '}{_short(value)}"
             there = "" if buffer.peer is None else f" of block {_short(buffer.peer)} of the cluster"
-            return f"{kind.replace('_', ' and ')} at {(buffer.view_of or buffer).name}[{_short(index)}]{there}{told}"
+            what = "arrive with the copies" if kind == "arrive_copies" else kind.replace("_", " and ")
+            return f"{what} at {(buffer.view_of or buffer).name}[{_short(index)}]{there}{told}"
         case PBulkCopy():
             tensor, boxes = s.map.tensor.name, _count(len(s.boxes), "box").replace("boxs", "boxes")
             size = "x".join(str(n) for n in reversed(s.map.box))

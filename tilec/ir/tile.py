@@ -227,7 +227,8 @@ class Barrier:
 class Mbarrier:
     """What each executing thread does with `buffer[index]`, a barrier in shared memory (a uint64 tile of rank 1).
 
-    `kind` is init (its phases end after `value` arrivals), arrive, expect (`value` bytes more must come in this phase),
+    `kind` is init (its phases end after `value` arrivals), arrive, arrive_copies (the same, but the element by element copies into
+    shared memory right in front of it need not be complete before it counts), expect (`value` bytes more must come in this phase),
     arrive_expect (both) or wait (until the phase of parity `value` is over; a new barrier is in phase 0).
     """
 

@@ -64,7 +64,7 @@ _ATOMICS = {"add": 1, "max": 1, "min": 1, "and": 1, "or": 1, "xor": 1, "exch": 1
 _REDUCES = ("sum", "max", "min", "abssum", "absmax", "any", "all", "bitand", "bitor", "bitxor")
 _LOOPS = ("serial", "unroll", "vectorized", "pipelined")
 _BARRIERS = ("block", "named", "arrive", "warp", "grid", "cluster", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait")
-_MBARRIERS = ("init", "arrive", "expect", "arrive_expect", "wait")
+_MBARRIERS = ("init", "arrive", "arrive_copies", "expect", "arrive_expect", "wait")
 _MAX_PROBLEMS = 20
 
 
@@ -317,7 +317,8 @@ class _Checker:
                 self.integers(tuple(e for e in (id, count) if e is not None), "an operand of a barrier")
             case Mbarrier(kind, buffer, index, value):
                 self.element(buffer, (index,))
-                if kind not in _MBARRIERS or (value is None) is not (kind == "arrive") or buffer.dtype != UINT64 or self.parallel:
+                alone = kind in ("arrive", "arrive_copies")
+                if kind not in _MBARRIERS or (value is None) is not alone or buffer.dtype != UINT64 or self.parallel:
                     self.broken(f"`{kind}` of the barrier `{buffer.name}`")
                 self.integers(() if value is None else (value,), "an operand of a barrier")
             case Control(kind, value):

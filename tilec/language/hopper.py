@@ -95,8 +95,8 @@ def mbarrier_arrive_expect_tx(b: Builder, mbarrier: Any, tx: Any) -> None:
 
 
 def cp_async_barrier_noinc(b: Builder, mbarrier: Any) -> None:
-    """An arrival of each thread once its earlier T.ptx_cp_async are complete, which they are where they stand."""
-    _signal(b, "cp_async_barrier_noinc", "arrive", mbarrier)
+    """An arrival of each thread once its earlier T.ptx_cp_async are complete."""
+    _signal(b, "cp_async_barrier_noinc", "arrive_copies", mbarrier)
 
 
 def _signal(b: Builder, name: str, kind: str, barrier: Any, value: Expr | None = None) -> None:

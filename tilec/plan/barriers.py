@@ -437,7 +437,7 @@ def _is_shared_out(s: PStmt) -> bool:
 
 def _by_threads(s: PStmt) -> bool:
     """True for what each thread does for itself, at places that its author has given it."""
-    return isinstance(s, PScalar) or (isinstance(s, TileLoop) and isinstance(s.how, Spread) and s.how.threads == 1)
+    return isinstance(s, PScalar) or (isinstance(s, TileLoop | AsyncCopy) and isinstance(s.how, Spread) and s.how.threads == 1)
 
 
 def _count(s: PStmt) -> int:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from tilec.analysis.facts import Facts
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import Const, Expr, Var, VarKind
+from tilec.ir.expr import Binary, Const, Expr, Var, VarKind
 from tilec.ir.tile import Parallel
 from tilec.layout.fragment import FragmentLayout
+from tilec.plan.plan import Spread
 
 
 def register_digits(s: Parallel, layout: FragmentLayout) -> tuple[Var, ...]:
@@ -32,3 +33,10 @@ def indexed(s: Parallel, facts: Facts) -> Facts:
 def as_int32(e: Expr) -> Expr:
     """A literal as int32, any other expression as it is."""
     return e if e.dtype == INT32 else Const(int(e.value), INT32) if isinstance(e, Const) else e
+
+
+def alone(n: int, width: int) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...]]:
+    """Chunks of `width` of `n` elements, one after the other by the same thread: how, the digits that count them, their first elements."""
+    turn = Var("turn", kind=VarKind.LOOP)
+    place: Expr = Binary("mul", turn, Const(width, INT32), INT32) if n > width else Const(0, INT32)
+    return Spread(1, width, Const(n // width, INT32)), (turn,) if n > width else (), (place,)

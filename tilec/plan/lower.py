@@ -37,7 +37,7 @@ from tilec.plan.fragments import across_rows, domain, domain_layout, held_regist
 from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper.plan import TensorMap
-from tilec.plan.loop_parts import as_int32, indexed, register_digits
+from tilec.plan.loop_parts import alone, as_int32, indexed, register_digits
 from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import Split, flat, rename, split, split_branch, touched, used_outside
 from tilec.plan.plan import (
@@ -246,11 +246,9 @@ class Lowering:
         width = self.vector(loop, min(16, n & -n), inner)
         if width == 1:
             return None
-        turn = Var("turn", kind=VarKind.LOOP)
-        place: Expr = Binary("mul", turn, Const(width, INT32), INT32) if n > width else Const(0, INT32)
-        how, digits = Spread(1, width, Const(n // width, INT32)), (turn,) if n > width else ()
+        how, digits, values = alone(n, width)
         body = self.inside(loop, width, inner)
-        return TileLoop(loop.vars, how, digits, (place,), width, None, None, True, body, s.span, extents=loop.extents)
+        return TileLoop(loop.vars, how, digits, values, width, None, None, True, body, s.span, extents=loop.extents)
 
     def pipeline(self, s: For, stages: int, parts: Split, facts: Facts) -> Pipeline:
         """Copies that run `stages - 1` steps ahead, and what stays. The copies count their steps with a variable of their own."""
@@ -315,8 +313,8 @@ class Lowering:
                 return found
         return self.tile_loop(loop, facts)
 
-    def async_copy(self, loop: Parallel, facts: Facts) -> AsyncCopy | None:
-        """Chunks of 16, 8 or 4 bytes by cp.async; None when the elements are not aligned for it."""
+    def async_copy(self, loop: Parallel, facts: Facts, each: bool = False) -> AsyncCopy | None:
+        """Chunks of 16, 8 or 4 bytes by cp.async; None when the elements are not aligned for it. `each` thread does all, or its share."""
         store = loop.body
         assert isinstance(store, Store)
         load, cond = source(loop)
@@ -333,7 +331,7 @@ class Lowering:
             width //= 2
         if width * src.dtype.bytes < 4 or (src.safe_value is not None and bounds_checks(src, load.indices, inner)):
             return None
-        how, digits, values, guard = self.spread(loop, width, facts)
+        how, digits, values, guard = (*alone(extent or width, width), None) if each else self.spread(loop, width, facts)
         here = inner.with_range(last, divisor=width)
         tests = () if cond is None else (cond,)
         valid = conjunction([*tests, *bounds_checks(src, load.indices, here if cond is None else here.assume(cond))])

@@ -281,5 +281,5 @@ def signal(s: Mbarrier, crew: Crew, index: int, value: int, lanes: Array, peer: 
         return
     if s.kind in ("expect", "arrive_expect"):
         m.bytes += value * count
-    if s.kind in ("arrive", "arrive_expect"):
+    if s.kind.startswith("arrive"):
         m.arrive(count, name, s.span)

@@ -34,6 +34,14 @@ struct Transfer {
   int flight, source_flight;  // for the race check: what it does to `shared`, and to `source`
 };
 
+// An arrival that waits for copies of its thread.
+struct CopyArrival {
+  int thread;
+  void* barrier;
+  std::vector<AsyncCopy> copies;
+  int line;
+};
+
 struct ThreadState {
   std::vector<std::vector<Transfer>> groups;  // of stores, oldest first
   std::vector<Transfer> open;
@@ -47,6 +55,7 @@ struct Unfenced {
 
 std::map<void*, Mbarrier> mbarriers;
 std::vector<Transfer> loads;
+std::vector<CopyArrival> arrivals;
 std::vector<ThreadState> states;
 std::vector<std::vector<Unfenced>> unfenced;  // by warp
 std::vector<const Region*> known;
@@ -55,6 +64,7 @@ std::vector<const Region*> known;
 struct Kept {
   std::map<void*, Mbarrier> mbarriers;
   std::vector<Transfer> loads;
+  std::vector<CopyArrival> arrivals;
   std::vector<ThreadState> states;
   std::vector<std::vector<Unfenced>> unfenced;
   std::vector<const Region*> known;
@@ -219,6 +229,19 @@ bool load_one(size_t i) {
   return true;
 }
 
+// The copies land, and their thread arrives.
+bool arrive_one(size_t i) {
+  if (i >= arrivals.size()) return false;
+  const CopyArrival a = arrivals[i];
+  arrivals.erase(arrivals.begin() + static_cast<long>(i));
+  Thread* const running = current;
+  current = &threads[static_cast<size_t>(a.thread)];
+  land(*current, a.copies);
+  tilec_mbarrier_arrive(a.barrier, 0, false, a.line);
+  current = running;
+  return true;
+}
+
 void finish_stores(ThreadState& s, int pending) {
   while (static_cast<int>(s.groups.size()) > pending) {
     for (const Transfer& t : s.groups.front()) {
@@ -290,10 +313,11 @@ char* shared_at(unsigned address, int line) {
 }
 
 void hopper_exchange(int from, int to) {
-  kept[from] = {std::move(mbarriers), std::move(loads), std::move(states), std::move(unfenced), std::move(known)};
+  kept[from] = {std::move(mbarriers), std::move(loads), std::move(arrivals), std::move(states), std::move(unfenced), std::move(known)};
   Kept& k = kept[to];
   mbarriers = std::move(k.mbarriers);
   loads = std::move(k.loads);
+  arrivals = std::move(k.arrivals);
   states = std::move(k.states);
   unfenced = std::move(k.unfenced);
   known = std::move(k.known);
@@ -303,22 +327,34 @@ void hopper_exchange(int from, int to) {
 void hopper_start_block(int thread_count) {
   mbarriers.clear();
   loads.clear();
+  arrivals.clear();
   states.assign(static_cast<size_t>(thread_count), {});
   unfenced.assign(static_cast<size_t>(thread_count + 31) / 32, {});
   known.clear();
   products_start_block(thread_count);
 }
 
-bool hopper_progress() { return load_one(0) || products_progress(false); }
+bool hopper_progress() { return load_one(0) || arrive_one(0) || products_progress(false); }
 
 void hopper_random_progress() {
   if (!loads.empty()) load_one(static_cast<size_t>(random_below(static_cast<int>(loads.size()))));
+  if (!arrivals.empty() && random_below(4) == 0) arrive_one(static_cast<size_t>(random_below(static_cast<int>(arrivals.size()))));
   products_progress(true);
   ThreadState& s = states[static_cast<size_t>(random_below(static_cast<int>(states.size())))];
   advance_stores(s);
 }
 
+void hopper_arrivals_of(int thread) {
+  for (size_t i = 0; i < arrivals.size();)
+    if (arrivals[i].thread == thread)
+      arrive_one(i);
+    else
+      ++i;
+}
+
 void hopper_end_block(int thread_count) {
+  while (arrive_one(0)) {
+  }
   products_end_block(thread_count);
   if (!loads.empty()) fail("fault", loads[0].line, "the block ends while a tma_load is still on its way into its shared memory");
   const int own = active_rank;
@@ -382,6 +418,15 @@ void tilec_mbarrier_arrive(void* barrier, int bytes, bool, int line) {
   finish_phase(barrier, m);
 }
 
+void tilec_mbarrier_arrive_copies(void* barrier, int line) {
+  find_mbarrier(barrier, line);
+  arrivals.push_back({current->index, barrier, take_copies(*current), line});
+  if (settings.asynchrony == Asynchrony::eager)
+    arrive_one(arrivals.size() - 1);
+  else
+    wake_waiting();
+}
+
 void tilec_mbarrier_expect(void* barrier, int bytes, int line) {
   Mbarrier& m = find_mbarrier(barrier, line);
   m.bytes += bytes;
@@ -394,6 +439,8 @@ void tilec_mbarrier_wait(void* barrier, unsigned parity, int line) {
     bool moved = false;
     for (size_t i = 0; i < loads.size() && !moved; ++i)
       if (loads[i].barrier == barrier) moved = load_one(i);
+    for (size_t i = 0; i < arrivals.size() && !moved; ++i)
+      if (arrivals[i].barrier == barrier) moved = arrive_one(i);
     if (!moved) wait_for("an mbarrier", line);
   }
   races_mbarrier_wait(barrier, mbarriers[barrier].phase);

@@ -8,6 +8,7 @@ namespace tilec {
 void hopper_start_block(int thread_count);
 bool hopper_progress();        // nobody can run: lets one asynchronous operation happen; false if none is left
 void hopper_random_progress();  // lets an operation happen that need not yet
+void hopper_arrivals_of(int thread);  // that wait for copies of this thread happen, with the copies
 void hopper_end_block(int thread_count);
 void hopper_exchange(int from, int to);  // the running block of a cluster changes
 void run_stmatrix(int first_thread);

@@ -215,14 +215,14 @@ void perform(const AsyncCopy& copy) {
   memset(static_cast<char*>(copy.dst) + copy.valid, 0, static_cast<size_t>(copy.bytes - copy.valid));
 }
 
+}  // namespace
+
 void land(const Thread& thread, const std::vector<AsyncCopy>& group) {
   for (const AsyncCopy& copy : group) {
     if (!copy.landed) perform(copy);
     races_copy_landed(thread, copy.dst, static_cast<size_t>(copy.bytes));
   }
 }
-
-}  // namespace
 
 float decode_element(int kind, unsigned bits) { return decode(kind, bits); }
 float decode_half(uint16_t bits) { return f16_table()[bits]; }
@@ -276,6 +276,17 @@ void finish_all_copies(Thread& thread) {
   thread.open_group.clear();
 }
 
+// The copies in flight are somebody else's from now on; their groups stay, empty, so that waits count them.
+std::vector<AsyncCopy> take_copies(Thread& thread) {
+  std::vector<AsyncCopy> out = std::move(thread.open_group);
+  thread.open_group.clear();
+  for (std::vector<AsyncCopy>& group : thread.groups) {
+    out.insert(out.end(), group.begin(), group.end());
+    group.clear();
+  }
+  return out;
+}
+
 }  // namespace tilec
 
 using namespace tilec;
@@ -303,7 +314,10 @@ void tilec_cp_async_commit() {
   current->open_group.clear();
 }
 
-void tilec_cp_async_wait(int pending) { finish_copies(*current, pending); }
+void tilec_cp_async_wait(int pending) {
+  if (pending == 0) hopper_arrivals_of(current->index);
+  finish_copies(*current, pending);
+}
 
 void tilec_ldmatrix(unsigned* r, const void* p, int matrices, bool transposed, int line) {
   LdmatrixArgument argument = {r, p};

@@ -133,6 +133,8 @@ void suspend_fiber(Thread& thread);
 void finish_copies(Thread& thread, int pending);
 void finish_some_copies(Thread& thread);
 void finish_all_copies(Thread& thread);
+void land(const Thread& thread, const std::vector<AsyncCopy>& group);
+std::vector<AsyncCopy> take_copies(Thread& thread);
 
 // ---- memory ------------------------------------------------------------------------------------------------------
 struct Region {

@@ -46,7 +46,7 @@ def _check_arrivals(body: Stmt, teams: Teams) -> None:
             counts.setdefault(s.buffer, set()).add(int(s.value.value))
         elif s.kind == "wait":
             waits.setdefault(s.buffer, s.span)
-        elif s.kind in ("arrive", "arrive_expect"):
+        elif s.kind.startswith("arrive"):
             arrivals.setdefault(s.buffer, []).append((None if takers is None else len(takers), s.span))
     for b, span in waits.items():
         if b not in arrivals:

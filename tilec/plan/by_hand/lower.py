@@ -15,12 +15,14 @@ from tilec.diagnostics import Diagnostic, Label, Severity, error
 from tilec.analysis.ranges import divisor
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
-from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, Gemm, If, Mbarrier, Region, Stmt
+from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, For, Gemm, If, Mbarrier, Parallel, Region, Stmt, While
 from tilec.ir.visit import stmt_exprs, storage, walk_stmt
 from tilec.plan.by_hand.tiles import bulk_boxes, operand_fits
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import add, static
+from tilec.plan.pipelines import flat
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.by_hand.queued import InFlight, left_in_flight
 from tilec.plan.lower import Lowering
 from tilec.plan.plan import PBarrier, PGemm, PIf, PSeq, PStmt, Stepped
 from tilec.record import record
@@ -39,18 +41,73 @@ class Hand:
 
 @dataclass(slots=True)
 class HandLowering(Lowering):
-    """One pass over such a launch. `meeting` are the named barriers of teams."""
+    """One pass over such a launch. `meeting` are the named barriers of teams; `fenced`: since they last waited, the threads that come
+    here have made visible to warp groups what others' asynchronous copies brought."""
 
     hand: Hand = field(kw_only=True)
     team: Team | None = None
     meeting: dict[Team, int] = field(default_factory=dict)
     remarks: list[Diagnostic] = field(default_factory=list)
+    found: InFlight | None = None
+    queued: set[int] = field(default_factory=set)  # copies in flight, by id()
+    fenced: bool = False
 
     def statement(self, s: Stmt, facts: Facts, uniform: bool) -> list[PStmt]:
         """One statement; of a branch that all threads of the team take, its side."""
         if isinstance(s, If) and (side := self.one_side(s, facts)) is not None:
             return list(self.sequence((side,), facts, uniform).body)
-        return Lowering.statement(self, s, facts, uniform)
+        if id(s) in self.in_flight.copies and isinstance(s, For) and (copy := self.left_behind(s, facts)) is not None:
+            return [copy]
+        apart = isinstance(s, For | While | If)
+        self.fenced = self.fenced and not apart
+        out = self.seeing(s, Lowering.statement(self, s, facts, uniform))
+        self.fenced = self.fenced and not apart
+        return out
+
+    # ---- copies in flight ------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> InFlight:
+        """What the author leaves in flight, where that is told at barriers of Hopper."""
+        if self.found is None:
+            self.found = left_in_flight(self.at.launch_body) if self.hand.hopper else InFlight({}, {})
+        return self.found
+
+    def left_behind(self, s: For, facts: Facts) -> PStmt | None:
+        """A copy that nobody waits for; None where its elements are not aligned for it."""
+        (store,) = flat(s.body)
+        self.note_loads((s.start, s.stop, s.step), facts)
+        copy = self.async_copy(Parallel((s.var,), (s.stop,), store, s.span), facts, each=True)
+        if copy is not None:
+            self.queued.add(id(s))
+        return copy
+
+    def arrive_behind(self, s: Mbarrier) -> list[PStmt]:
+        """An arrival that tells of copies: of the barrier itself once they are complete, or of the thread that has waited for them."""
+        copies = self.in_flight.arrivals.get(id(s), ())
+        queued = [key for key in copies if key in self.queued]
+        if queued and len(queued) == len(copies):
+            return [PMbarrier(s.kind, s.buffer, s.index, None, False, s.span)]
+        waits: list[PStmt] = [PBarrier("copies", why="some elements move otherwise"), PControl("fence", 0, span=s.span)] if queued else []
+        return [*waits, PMbarrier("arrive", s.buffer, s.index, None, not self.hand.hopper, s.span)]
+
+    def visible(self, s: Stmt, out: list[PStmt]) -> list[PStmt]:
+        """A lowered statement with its fence, which serves what others have brought as well."""
+        out = Lowering.visible(self, s, out)
+        self.fenced = self.fenced or (bool(out) and isinstance(out[-1], PControl) and out[-1].kind == "fence")
+        return out
+
+    def seeing(self, s: Stmt, out: list[PStmt]) -> list[PStmt]:
+        """A lowered statement; in front of what reads past the threads what copies in flight brought, a fence lets it see that."""
+        if isinstance(s, Mbarrier) and s.kind == "wait":
+            self.fenced = False
+        sides = (s.a, s.b) if isinstance(s, Gemm) and self.at.gemms[id(s)].kind == "wgmma" else (s.src,) if isinstance(s, BulkCopy) else ()
+        if self.fenced or not any(storage(r.buffer) in self.in_flight.tiles for r in sides):
+            return out
+        self.fenced = True
+        return [PControl("fence", 0, span=s.span), *out]
+
+    # ---- teams -----------------------------------------------------------------------------------------------------
 
     def one_side(self, s: If, facts: Facts) -> Stmt | None:
         """The side of a branch that all threads of the team take; None where they part, or it depends on more."""
@@ -111,6 +168,8 @@ class HandLowering(Lowering):
         match s:
             case Mbarrier(kind, buffer, index, value, span):
                 self.note_loads(stmt_exprs(s), facts)
+                if kind == "arrive_copies":
+                    return self.arrive_behind(s)
                 if not self.hand.counts_bytes and kind in ("expect", "arrive_expect"):
                     hint = "compile with --arch sm_90a, or leave the bytes to T.tma_copy"
                     raise error("TL0406", "only Hopper's barriers count bytes", span, help=hint)
