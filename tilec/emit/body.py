@@ -22,10 +22,10 @@ from tilec.emit.gemm import gemm_text
 from tilec.emit.group_products import product_text, products_text
 from tilec.emit.gemm_sparse import sparse_text
 from tilec.emit.hopper.statements import bulk_add_text, bulk_store_text, join_text, pack_text, scaled_text
-from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand
+from tilec.emit.gemm_operands import Operand, RegisterOperand, SharedOperand, lines
 from tilec.emit.loops import LoopWriter
 from tilec.emit.memory import Spelling, conjuncts
-from tilec.emit.pipeline import GemmInPipeline, PipelineText, late_text, pipeline_text
+from tilec.emit.pipeline import GemmInPipeline, PipelineText, late_text, pipeline_text, puts_text
 from tilec.emit.reductions import reduce_text
 from tilec.emit.render import render
 from tilec.emit.rows import rows_text
@@ -83,6 +83,7 @@ class BodyWriter:
     team: TeamPlan | None = None  # the threads that carry out the statement at hand, where not all do
     _last: tuple[str, int] = ("", 0)
     _late: str = ""  # the copies that the pipeline around issues in the middle of its step
+    _puts: str = ""  # and the stores of what others of them hold in registers
 
     def sequence(self, seq: PSeq, facts: Facts, behind: str = "") -> str:
         """Statements in order, without declarations that neither they nor the text `behind` them use."""
@@ -179,7 +180,7 @@ class BodyWriter:
             case PControl():
                 return control_text(self.spell, s)
             case Fetch():
-                return self._late
+                return self._puts if s.puts else self._late
             case Pipeline():
                 return self.pipeline(s, facts)
             case BulkStore():
@@ -402,29 +403,45 @@ class BodyWriter:
         with spell.versions(s.versioned, "stage"), spell.meaning({s.ahead: var}):
             setup: list[str] = []
             running = facts.with_loop(s.ahead, s.start, s.stop, Const(1, INT32))
-            producers = tuple(self.producer(x, s, running, setup) for x in s.producers.body)
-            late = tuple(n for x in _fetches(s.consumers) for n in x.producers)
+            puts: list[tuple[str, str]] = []
+            producers = tuple(self.producer(x, s, running, setup, puts) for x in s.producers.body)
+            late = tuple(n for x in _fetches(s.consumers) for n in x.producers if not x.puts)
+            within = any(x.puts for x in _fetches(s.consumers))
             kind, lead, full = ctype(s.var.dtype), "\n".join(setup), "" if s.full is None else spell.buffer(s.full)
-            text = PipelineText(var, start, stop, trips, s.stages, s.asynchronous, producers, "", lead, late, kind, s.fenced, full)
-            around, self._late = self._late, late_text(render, text) if late else ""
+            text = PipelineText(
+                var, start, stop, trips, s.stages, s.asynchronous, producers, "", lead, late, kind, s.fenced, full, tuple(puts), within
+            )  # fmt: skip
+            around = self._late, self._puts
+            self._late, self._puts = late_text(render, text) if late else "", puts_text(render, text)
             product = _only_gemm(s.consumers) if s.prefetch_registers else None
             if product is None:
                 text = replace(text, consumers=self.sequence(s.consumers, inner))
             else:
                 text = replace(text, consumers=self.in_pipeline(product, s.consumers, inner))
-            self._late = around
+            self._late, self._puts = around
         return pipeline_text(render, spell.need, text)
 
-    def producer(self, s: PStmt, loop: Pipeline, facts: Facts, setup: list[str]) -> tuple[str, str]:
-        """The function that copies one tile, and its body under its source line; `setup` collects the pointers it advances."""
-        name = self.spell.names.fresh(f"copy_{_filled(s)}")
+    def producer(self, s: PStmt, loop: Pipeline, facts: Facts, setup: list[str], puts: list[tuple[str, str]]) -> tuple[str, str]:
+        """The function that copies one tile, and its body under its source line; `setup` collects the pointers it advances, and `puts`
+        the functions that store what is held in registers."""
         copy = _only_copy(s)
+        if copy is not None and copy.held:
+            return self.holding(s, copy, facts, setup, puts)
+        name = self.spell.names.fresh(f"copy_{_filled(s)}")
         found = None if copy is None else advancing(copy, loop.ahead, loop.start, self.spell, facts)
         if found is None:
             return name, self.statement(s, facts)
         setup.append(found.setup)
         lead = self.comment(s.span) if isinstance(s, Stepped) else ""
         return name, f"{lead}\n{found.body}" if lead else found.body
+
+    def holding(self, s: PStmt, copy: AsyncCopy, facts: Facts, setup: list[str], puts: list[tuple[str, str]]) -> tuple[str, str]:
+        """The function that loads a tile into registers, which `setup` declares; the one that stores them goes to `puts`."""
+        take, put, held = (self.spell.names.fresh(f"{verb}_{copy.dst.name}") for verb in ("take", "put", "held"))
+        writer = LoopWriter(self.spell, self, self.threads)
+        setup.append(f"{ctype(copy.src.dtype)} {held}[{copy.held}];")
+        puts.append((put, writer.held_copy(copy, held, True, facts)))
+        return take, lines(self.comment(s.span) if isinstance(s, Stepped) else "", writer.held_copy(copy, held, False, facts))
 
     def in_pipeline(self, s: PGemm, body: PSeq, facts: Facts) -> GemmInPipeline:
         """The product that ends each step of a pipeline with register prefetch."""

@@ -21,7 +21,8 @@ from tilec.plan.hopper.plan import TensorMap
 
 _CONTROLS = {
     "products_fence": "wgmma_fence();", "products_commit": "wgmma_commit();", "products_wait": "wgmma_wait<{}>();",
-    "stores_commit": "bulk_commit();", "stores_wait": "bulk_wait_read<{}>();", "fence": "fence_proxy_async();",
+    "stores_commit": "bulk_commit();", "stores_wait": "bulk_wait_read<{}>();", "stores_read": "bulk_wait_read<{}>();",
+    "fence": "fence_proxy_async();",
     "registers_take": "registers_take<{}>();", "registers_give": "registers_give<{}>();",
 }  # fmt: skip
 
@@ -97,6 +98,9 @@ def bulk_copy_text(spell: Spelling, s: PBulkCopy, maps: Mapping[TensorMap, str],
         spell.need("cluster_rank")
         first = (s.mask & -s.mask).bit_length() - 1
         loads = [render("parallel/if.cu.jinja", cond=f"cluster_rank() == {first}", then="\n".join(loads), orelse="").rstrip()]
+    if s.closes:
+        spell.need("bulk_commit")
+        loads.append("bulk_commit();")
     return render("parallel/if.cu.jinja", cond="thread == 0", then="\n".join([*calls, *loads]), orelse="")
 
 
@@ -133,4 +137,6 @@ def control_text(spell: Spelling, s: PControl) -> str:
     """What orders queued work; behind a wait, uses of its accumulators stay behind it."""
     call = _CONTROLS[s.kind].format(s.value)
     spell.need(call.split("(")[0].split("<")[0])
+    if s.kind == "stores_read":
+        return render("parallel/if.cu.jinja", cond="thread == 0", then=call, orelse="")
     return "\n".join([call, *(settle_text(spell, b, count) for b, count in s.settled)])

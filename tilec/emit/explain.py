@@ -250,8 +250,8 @@ def _simple(s: PStmt) -> Iterator[str]:
             steps = f"shuffles over {', '.join(map(str, s.lane_steps))}" if s.lane_steps else "no shuffles"
             across = " and shared memory" if s.scratch is not None else ""
             yield f"reduce {s.src.name} -> {s.dst.name} ({s.op}) in registers, {steps}{across}"
-        case Fetch(numbers):
-            yield f"copies for a later step: number {', '.join(str(n + 1) for n in numbers)}"
+        case Fetch(numbers, puts):
+            yield f"{'what is held of ' if puts else ''}copies for a later step: number {', '.join(str(n + 1) for n in numbers)}"
         case PScan():
             across = " and shared memory" if s.scratch is not None else ""
             yield f"scan {s.buffer.name} ({s.op}) in registers, shuffles{across}"

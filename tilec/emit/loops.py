@@ -351,6 +351,26 @@ class LoopWriter:
         return nest(levels, values, guard, body)
 
 
+    def held_copy(self, s: AsyncCopy, held: str, put: bool, facts: Facts) -> str:
+        """The loads of a copy by way of the registers `held`, or its stores."""
+        spell = self.spell
+        with spell.scope():
+            levels, _ = self.levels(s.how, s.digits, 1, True, facts)
+            known = self.within(s.how, s.digits, facts)
+            values = self.values(s.vars, s.values, None, None, known)
+            inside = known
+            for v, e in zip(s.vars, s.values, strict=True):
+                inside = inside.with_range(v, 0, _top(e, known), divisor=s.chunk if v is s.vars[-1] else 1)
+            one = f"{held}[{spell.var(s.digits[0]) if s.digits else 0}]"
+            if put:
+                spell.need("store_vec")
+                same = ", ".join([one] * s.chunk)
+                body = f"store_vec({spell.address(s.dst, s.dst_index, inside)}, vec<{ctype(s.src.dtype)}, {s.chunk}>{{{{{same}}}}});"
+            else:
+                body = f"{one} = {spell.expr(Load(s.src, s.src_index), inside)};"
+            return nest(levels, values, "", body)
+
+
 def nest(levels: list[Level], values: list[str], guard: str, body: str) -> str:
     """Loops around `body`, with those of `values` (`name = text`) that it or the guard mentions."""
     used = [v for v in values if mentions(f"{guard};\n{body}", v.partition(" = ")[0])]

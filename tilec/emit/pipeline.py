@@ -46,6 +46,8 @@ class PipelineText:
     they advance); `consumers` the text of a step or the product that is all of it. `asynchronous`: some producer uses cp.async.
     Producers of the numbers `late` are called by `late_text`, which `consumers` then hold, and not at the start of a step. `fenced`:
     warp groups are to see what the producers have brought. `full` names the barriers at which the copy engine reports, one a version.
+    `puts` are the functions that store what some producers hold in registers, called where the consumers `put` them, or at the end of a
+    step.
     """
 
     var: str
@@ -61,6 +63,8 @@ class PipelineText:
     type: str = "int"
     fenced: bool = False
     full: str = ""
+    puts: tuple[tuple[str, str], ...] = ()
+    put: bool = False
 
 
 @record
@@ -85,6 +89,8 @@ class _Copies:
     last_stage: int
     fenced: bool
     full: str
+    puts: tuple[tuple[str, str], ...]
+    written: str
 
 
 def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
@@ -110,13 +116,19 @@ def pipeline_text(render: Render, need: Need, p: PipelineText) -> str:
     if p.stages <= 1:
         return render("pipeline/single.cu.jinja", p=copies, producers=producers, consumers=consumers)
     fill, fetch = _fill_and_fetch(render, copies, p.late)
-    return render("pipeline/multistage.cu.jinja", p=copies, producers=producers, fill=fill, fetch=fetch, consumers=consumers)
+    end = "" if p.put else puts_text(render, p)
+    return render("pipeline/multistage.cu.jinja", p=copies, producers=producers, fill=fill, fetch=fetch, consumers=consumers, end=end)
 
 
 def late_text(render: Render, p: PipelineText) -> str:
     """The calls of the producers that are `late`, which end the copies of a step."""
     called = tuple(name for n, (name, _) in enumerate(p.producers) if n in p.late)
     return render("pipeline/fetch.cu.jinja", p=_copies(p), called=called, ends=True)
+
+
+def puts_text(render: Render, p: PipelineText) -> str:
+    """The stores of what is held in registers for a later step; nothing where nothing is."""
+    return render("pipeline/put.cu.jinja", p=_copies(p)) if p.puts else ""
 
 
 def _fill_and_fetch(render: Render, copies: _Copies, late: tuple[int, ...] = ()) -> tuple[str, str]:
@@ -147,6 +159,8 @@ def _copies(p: PipelineText) -> _Copies:
         last_stage=p.stages - 1,
         fenced=p.fenced,
         full=p.full,
+        puts=p.puts,
+        written="1 - stage" if ahead == 1 else f"stage == 0 ? {p.stages - 1} : stage - 1",
     )  # fmt: skip
 
 

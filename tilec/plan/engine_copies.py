@@ -20,6 +20,7 @@ from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch
 from tilec.plan.by_hand.tiles import bulk_boxes
 from tilec.plan.copy_engine import SPANS, span_swizzle
 from tilec.plan.domains import static
+from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.pipelines import rename
 from tilec.plan.plan import PBarrier, PSeq
 
@@ -41,22 +42,26 @@ def fetched(
 def _boxes(s: Copy, full: Buffer, stages: int, layout: SharedLayout, facts: Facts) -> PBulkCopy | None:
     """A copy as boxes; None where the engine cannot do it, or would put a tile where its layout does not."""
     whole = 1024 if layout.swizzle else 128
-    if s.src.buffer.dtype != s.dst.buffer.dtype or not _as_engine(layout) or (stages > 1 and layout.bytes % whole):
+    if s.src.buffer.dtype != s.dst.buffer.dtype or not as_engine(layout) or (stages > 1 and layout.bytes % whole):
         return None
     found = bulk_boxes(BulkCopy(s.src, s.dst, full, Const(0, INT32), s.span), layout, facts)
     if isinstance(found, str):
         return None
     tensor, boxes = found
-    size = len(boxes) * prod(tensor.box) * s.src.buffer.dtype.bytes
-    return PBulkCopy(tensor, s.dst.buffer, boxes, size, full, Const(0, INT32), s.span)
+    return PBulkCopy(tensor, s.dst.buffer, boxes, len(boxes) * box_bytes(tensor), full, Const(0, INT32), s.span)
 
 
-def _as_engine(layout: SharedLayout) -> bool:
+def as_engine(layout: SharedLayout) -> bool:
     """True for plain rows, and for rows exchanged as the engine does."""
     if layout.swizzle is None:
         return layout.pitch == layout.shape[-1]
     span = layout.pitch * layout.itemsize
     return span in SPANS and layout.swizzle == span_swizzle(span) and layout.pitch in (layout.panel, layout.shape[-1])
+
+
+def box_bytes(tensor: TensorMap) -> int:
+    """Bytes of a box, parts out of range included."""
+    return prod(tensor.box) * tensor.tensor.dtype.bytes
 
 
 def with_full(body: PSeq, fetches: Sequence[PBulkFetch]) -> PSeq:

@@ -36,9 +36,10 @@ def spread_fetches(copies: Sequence[Copy], consumers: PSeq) -> PSeq:
     return PSeq((*consumers.body[:at], Fetch(late), *consumers.body[at:]))
 
 
-def fetch_beside(engine: bool, threads: int, consumers: PSeq) -> PSeq:
+def fetch_beside(engine: bool, threads: int, consumers: PSeq, puts: tuple[int, ...] = ()) -> PSeq:
     """`consumers` with a `Fetch` of producers behind the first products, where warp groups do them and begin with them: these run on
     meanwhile. What the copy `engine` brings, the first producer, is queued there too if they are few; `threads` is how many more there are.
+    `puts` are those that hold what they load, which is stored behind the last products, where these are others.
     """
     found = [n for n, s in enumerate(consumers.body) if any(g.in_place for g in _products(s))]
     if not found or found[0] > FIRST:
@@ -46,6 +47,9 @@ def fetch_beside(engine: bool, threads: int, consumers: PSeq) -> PSeq:
     at = found[0]
     while at + 1 in found:
         at += 1
+    if puts and found[-1] > at:
+        last = found[-1] + 1
+        consumers = PSeq((*consumers.body[:last], Fetch(puts, puts=True), *consumers.body[last:]))
     few = sum(_instructions(g) for s in consumers.body[: at + 1] for g in _products(s)) <= FEW
     late = tuple(range(0 if engine and few else int(engine), int(engine) + threads))
     return PSeq((*consumers.body[: at + 1], Fetch(late), *consumers.body[at + 1 :])) if late else consumers

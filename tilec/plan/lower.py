@@ -16,7 +16,7 @@ from tilec.analysis.proofs import prove
 from tilec.analysis.simplify import simplify
 from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.dtypes import INT32
-from tilec.ir.expr import WARP_CALLS, Binary, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
+from tilec.ir.expr import WARP_CALLS, Buffer, Call, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
     Reduce, Scan, Seq, Stmt, Store, Trap, While,
@@ -28,7 +28,7 @@ from tilec.plan.access import (
     bounds_checks, compare, conjunction, constant_register, copies_guard, global_width, layout_values, shared_width,
 )  # fmt: skip
 from tilec.plan.sequential import leaves_registers, rereads
-from tilec.plan.by_hand.plan import PBulkFetch, PControl
+from tilec.plan.by_hand.plan import PBulkCopy, PBulkFetch, PControl
 from tilec.plan.chunks import Chunk, Nest, apart, bound_inside, can_go_together, nest, own_accesses, own_elements, same
 from tilec.plan.domains import Access, accesses, copy_as_parallel, static
 from tilec.plan.engine_copies import fetched
@@ -36,17 +36,19 @@ from tilec.plan.fetches import fetch_beside, prefetches, spread_fetches
 from tilec.plan.fragments import across_rows, domain, domain_layout, held_register, row_width
 from tilec.plan.gathers import source
 from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.held_copies import held_copy
 from tilec.plan.hopper.plan import TensorMap
-from tilec.plan.loop_parts import alone, as_int32, indexed, register_digits
+from tilec.plan.loop_parts import alone, indexed, register_digits, spread
 from tilec.plan.masks import settled, unmasked
 from tilec.plan.pipelines import Split, flat, rename, split, split_branch, touched, used_outside
 from tilec.plan.plan import (
     THREAD, AsyncCopy, Element, ElementKey, FillRegisters, InMemory, InRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, PReduce, PScalar,
-    PScan, PSeq, PStmt, PWhile, Spread, Stepped, TileLoop,
+    PScan, PSeq, PStmt, PWhile, Stepped, TileLoop,
 )  # fmt: skip
 from tilec.plan.reductions import planned_reduce
 from tilec.plan.rows import stores_rows
 from tilec.plan.scans import scan_scratch
+from tilec.plan.stores import engine_store
 from tilec.plan.warp_groups import in_groups
 
 UNROLL_LIMIT = 64
@@ -87,6 +89,7 @@ class Lowering:
     varying_vars: set[Var] = field(default_factory=set)
     counters: set[Var] = field(default_factory=set)  # of loops that must be unrolled, since they number registers
     loops: int = 0  # how many loops of the launch are around the statement at hand
+    along: Var | None = None  # what counts the steps of the pipeline around it
     engine: frozenset[Buffer] | None = None  # see `seen_by_engine`
     maps: dict[TensorMap, None] = field(default_factory=dict)  # the tensors behind bulk copies
     fetches: list[PBulkFetch] = field(default_factory=list)
@@ -267,13 +270,16 @@ class Lowering:
         for g in parts.gathers:
             moved = rename(g, s.var, ahead)
             assert isinstance(moved, Parallel)
-            loading.append((g.span, self.async_copy(moved, early) or self.tile_loop(moved, early)))
+            held = self.held_copy(moved, early) if in_groups(self.at.gemms) else None
+            loading.append((g.span, held or self.async_copy(moved, early) or self.tile_loop(moved, early)))
         inner = facts.with_loop(s.var, s.start, s.stop, s.step)
+        self.along = None if self.loops else s.var
         self.loops += 1
         consumers = self.sequence(parts.consumers, inner, True)
-        self.loops -= 1
+        self.loops, self.along = self.loops - 1, None
         if in_groups(self.at.gemms):
-            consumers = fetch_beside(fetch is not None, len(loading), consumers)
+            puts = tuple(n + (fetch is not None) for n, (_, p) in enumerate(loading) if isinstance(p, AsyncCopy) and p.held)
+            consumers = fetch_beside(fetch is not None, len(loading), consumers, puts)
         else:
             consumers = spread_fetches(parts.producers, consumers)
         sooner = not self.at.short and prefetches(consumers, parts.versioned)
@@ -283,7 +289,7 @@ class Lowering:
         seen = bool(self.seen_by_engine() & (frozenset(parts.versioned) - engine))
         return Pipeline(
             s.var, s.start, s.stop, stages, parts.versioned, PSeq((*queued, *own)), consumers, sooner,
-            any(isinstance(p, AsyncCopy) for _, p in loading), s.span, ahead, seen, None if fetch is None else fetch.full,
+            any(isinstance(p, AsyncCopy) and not p.held for _, p in loading), s.span, ahead, seen, None if fetch is None else fetch.full,
         )  # fmt: skip
 
     def by_engine(self, s: For, stages: int, parts: Split, ahead: Var, facts: Facts) -> tuple[PBulkFetch, frozenset[int]] | None:
@@ -307,11 +313,22 @@ class Lowering:
         if not loop.vars:
             assert isinstance(loop.body, Store)
             return self.scalar(loop.body, facts, True)
-        if ahead and s.src.buffer.dtype == s.dst.buffer.dtype:
-            found = self.async_copy(loop, facts)
-            if found is not None:
-                return found
+        if ahead and s.src.buffer.dtype == s.dst.buffer.dtype and (found := self.async_copy(loop, facts)) is not None:
+            return found
+        if not ahead and (stored := self.stored_by_engine(s, facts)) is not None:
+            return stored
         return self.tile_loop(loop, facts)
+
+    def stored_by_engine(self, s: Copy, facts: Facts) -> PBulkCopy | None:
+        """A tile that warp groups read, stored by the copy engine in each step of a pipeline; None for any other copy."""
+        shared = s.src.buffer.scope is Scope.SHARED and s.dst.buffer.scope is Scope.GLOBAL
+        if not shared or not self.at.engine or storage(s.src.buffer) not in self.seen_by_engine():
+            return None
+        found = engine_store(s, self.along if self.loops == 1 else None, self.at.launch_body, self.at.tiles(s.src.buffer), facts)
+        if found is not None:
+            self.maps.setdefault(found.map)
+            self.note_loads((e for box in found.boxes for e in (box.offset, *box.at)), facts)
+        return found
 
     def async_copy(self, loop: Parallel, facts: Facts, each: bool = False) -> AsyncCopy | None:
         """Chunks of 16, 8 or 4 bytes by cp.async; None when the elements are not aligned for it. `each` thread does all, or its share."""
@@ -331,7 +348,7 @@ class Lowering:
             width //= 2
         if width * src.dtype.bytes < 4 or (src.safe_value is not None and bounds_checks(src, load.indices, inner)):
             return None
-        how, digits, values, guard = (*alone(extent or width, width), None) if each else self.spread(loop, width, facts)
+        how, digits, values, guard = (*alone(extent or width, width), None) if each else spread(loop, width, self.at.threads, facts)
         here = inner.with_range(last, divisor=width)
         tests = () if cond is None else (cond,)
         valid = conjunction([*tests, *bounds_checks(src, load.indices, here if cond is None else here.assume(cond))])
@@ -341,6 +358,15 @@ class Lowering:
         return AsyncCopy(
             loop.vars, how, digits, values, width, src, load.indices, store.buffer, store.indices, valid, guard, loop.span
         )  # fmt: skip
+
+    def held_copy(self, loop: Parallel, facts: Facts) -> AsyncCopy | None:
+        """A copy by way of registers (see `held_copies`); None for other loops."""
+        assert isinstance(loop.body, Store)
+        found = held_copy(loop, loop.body, self.at.tiles(loop.body.buffer), self.at.threads, facts)
+        if found is not None:
+            self.note_loads((source(loop)[0], *found.src_index), indexed(loop, facts))
+            self.elements[found.dst, found.dst_index] = InMemory((), True)
+        return found
 
     def masked_loop(self, s: Parallel, facts: Facts) -> PStmt:
         """A Parallel loop of the author; inside a loop a mask that mostly holds for the whole tile is tested once a tile."""
@@ -414,36 +440,12 @@ class Lowering:
         while most > 1 and (extent is None or extent % most or prod(static(e) or most for e in s.extents) // most < self.at.threads):
             most //= 2
         width = self.vector(s, most, inner)
-        how, digits, values, guard = self.spread(s, width, facts)
+        how, digits, values, guard = spread(s, width, self.at.threads, facts)
         rounds = static(how.rounds)
         body = self.inside(s, width, inner)
         unroll = rounds is not None and rounds * width <= UNROLL_LIMIT and not any(isinstance(x, For | While) for x in walk_stmt(s.body))
         alone = self.at.short and any(a.buffer.scope is Scope.GLOBAL for a in accesses(s.body, s.vars))
         return TileLoop(s.vars, how, digits, values, width, guard, None, unroll and not alone, body, s.span, False, s.extents, alone)
-
-    def spread(self, s: Parallel, width: int, facts: Facts) -> tuple[Spread, tuple[Var, ...], tuple[Expr, ...], Expr | None]:
-        """Cuts a domain into chunks of `width` along its last variable, dealt out to the threads round by round."""
-        threads, thread = self.at.threads, THREAD
-        counts = [as_int32(e) for e in s.extents]
-        counts[-1] = counts[-1] if width == 1 else simplify(Binary("floordiv", counts[-1], Const(width, INT32), INT32), facts)
-        chunks = counts[0]
-        for c in counts[1:]:
-            chunks = simplify(Binary("mul", chunks, c, INT32), facts)
-        rounds = simplify(Call("ceildiv", (chunks, Const(threads, INT32)), INT32), facts)
-        digit = Var("turn", kind=VarKind.LOOP)
-        known = facts.with_range(thread, 0, threads - 1).with_loop(digit, Const(0, INT32), rounds, Const(1, INT32))
-        number: Expr = thread if static(rounds) == 1 else Binary("add", Binary("mul", digit, Const(threads, INT32), INT32), thread, INT32)
-        values: list[Expr] = []
-        left = number
-        for n, c in reversed(list(enumerate(counts))):
-            one = left if n == 0 else Binary("mod", left, c, INT32)
-            values.append(Binary("mul", one, Const(width, INT32), INT32) if n == len(counts) - 1 and width > 1 else one)
-            left = Binary("floordiv", left, c, INT32)
-        guard: Expr | None = compare("lt", number, chunks)
-        assert guard is not None
-        guard = None if prove(guard, known) is True else simplify(guard, known)
-        digits = () if static(rounds) == 1 else (digit,)
-        return Spread(threads, width, rounds), digits, tuple(simplify(v, known) for v in reversed(values)), guard
 
     def vector(self, s: Parallel, most: int, facts: Facts) -> int:
         """How many iterations go together: what every access that can move a whole chunk allows; 1 when there is none."""

@@ -183,7 +183,8 @@ class AsyncCopy:
     TileLoop.
 
     `src_index` and `dst_index` are those of the first element of a chunk. `valid` tells when the source chunk exists; otherwise zeros
-    are written. None when it always does.
+    are written. None when it always does. With `held` registers all elements of a chunk are the same one, which the thread loads when
+    the copy begins, and stores where a `Fetch` that `puts` says so, or at the end of the step.
     """
 
     vars: tuple[Var, ...]
@@ -198,6 +199,7 @@ class AsyncCopy:
     valid: Expr | None
     guard: Expr | None
     span: Span = NOWHERE
+    held: int = 0
 
 
 @record
@@ -312,9 +314,11 @@ class Pipeline:
 
 @record
 class Fetch:
-    """Inside the consumers of a pipeline: here the producers of these numbers copy for a later step, not at its start."""
+    """Inside the consumers of a pipeline: here the producers of these numbers copy for a later step, not at its start; or, where it
+    `puts`, those that hold what they have loaded in registers store it."""
 
     producers: tuple[int, ...]
+    puts: bool = False
 
 
 @record

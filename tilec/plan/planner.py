@@ -50,6 +50,7 @@ from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
+from tilec.plan.stores import with_store_waits
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.warp_groups import group_tiles, in_groups
@@ -448,7 +449,7 @@ def _body(
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both),
                           room.hand is not None and room.hand.ordered)  # fmt: skip
-    body = joined_products(body) if room.hand is None and in_groups(legal.gemms) else body
+    body = joined_products(with_store_waits(body)) if room.hand is None and in_groups(legal.gemms) else body
     if room.hand is None and total == apart and not any(isinstance(s, Gemm) for s in walk_stmt(legal.body)):
         body = in_background(body, lowering.elements, frozenset(map(storage, writes)))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}

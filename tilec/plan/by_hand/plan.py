@@ -52,7 +52,7 @@ class BulkBox:
 @record
 class PBulkCopy:
     """Boxes queued by the first thread that is here; of a load with a `barrier`, which expects `bytes` more. With a `mask` the lowest
-    block of it loads into all of them."""
+    block of it loads into all of them. A store that `closes` ends its group."""
 
     map: TensorMap
     tile: Buffer
@@ -62,6 +62,7 @@ class PBulkCopy:
     index: Expr | None
     span: Span = NOWHERE
     mask: int = 0
+    closes: bool = False
 
 
 @record
