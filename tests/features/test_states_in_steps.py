@@ -14,7 +14,7 @@ import tilelang.language as T
 @T.prim_func
 def states(K: T.Tensor((256, 64), "float16"), U: T.Tensor((256, 32), "float16"), G: T.Tensor((256, 4), "float32"),
            H: T.Tensor((4, 64, 32), "float16"), V: T.Tensor((256, 32), "float16"), S: T.Tensor((64, 32), "float32")):
-    with T.Kernel(1, threads=128):
+    with T.Kernel(BLOCKS, threads=128):
         k_s = T.alloc_shared((64, 64), "float16")
         u_s = T.alloc_shared((64, 32), "float16")
         v_s = T.alloc_shared((64, 32), "float16")
@@ -48,8 +48,8 @@ def states(K: T.Tensor((256, 64), "float16"), U: T.Tensor((256, 32), "float16"),
 """
 
 
-def source(stages: int = 2, place: str = "n", column: str = "1") -> str:
-    return KERNEL.replace("STAGES", str(stages)).replace("PLACE", place).replace("COLUMN", column)
+def source(stages: int = 2, place: str = "n", column: str = "1", blocks: int = 1) -> str:
+    return KERNEL.replace("STAGES", str(stages)).replace("PLACE", place).replace("COLUMN", column).replace("BLOCKS", str(blocks))
 
 
 def given() -> dict[str, np.ndarray]:
@@ -81,6 +81,11 @@ def test_states_are_stored_by_the_copy_engine_and_gates_held(stages: int) -> Non
     for got in (run_reference(compiled, values), run_emulated(compiled, values, "lazy"), run_emulated(compiled, values, "eager")):
         for name, w in want.items():
             assert np.linalg.norm(got[name] - w) <= 2e-3 * np.linalg.norm(w), name
+
+
+@pytest.mark.parametrize("stages, blocks, versions", [(2, 1, 3), (3, 1, 4), (2, 132, 3), (2, 1 << 20, 2), (1, 1, 2)])
+def test_blocks_that_all_run_at_once_copy_a_step_further_ahead(stages: int, blocks: int, versions: int) -> None:
+    assert f"// [{versions}][64][64]" in compile_text(source(stages, blocks=blocks), None, "sm_90a").cu.split("__general")[0]
 
 
 @needs_gxx

@@ -369,7 +369,8 @@ def _wide_tensors(v: Variant) -> list[Buffer]:
 def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: bool) -> Variant:
     """One body of a launch, planned under the assumption that `divisors` divide and, if `aligned`, pointers are aligned.
 
-    Pipelines keep as many versions of their tiles as the author asked for, or as fit; where he asked for one, two if they are free.
+    Pipelines keep as many versions of their tiles as the author asked for, or as fit; where he asked for one, two if they are free, and
+    one more where the copy engine brings them and all blocks of the launch run at once all the same.
     """
     if room.hand is None:
         room = replace(room, rung=rung_of(room.options.choice, "portable", symbol)[1])
@@ -381,6 +382,10 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
         two = _body(room, symbol, divisors, aligned, asked, least=2)
         if _blocks(plain, room) <= _blocks(two, room):
             return two
+    elif asked > 1 and room.options.opt_level >= 2 and room.hand is None and plain.tensor_maps:
+        more = _body(room, symbol, divisors, aligned, asked + 1, least=asked + 1)
+        if _at_once(more, room):
+            return more
     for stages, compact in product(range(asked, 0, -1) if asked else (0,), (False, True)):
         found = plain if (stages, compact) == (asked, False) else _body(room, symbol, divisors, aligned, stages, compact)
         if found.shared_bytes <= room.target.shared_per_block_max:
@@ -398,6 +403,12 @@ def _blocks(v: Variant, room: _Room) -> int:
     """Blocks of a body that a multiprocessor holds at once."""
     fits = v.shared_bytes <= room.target.shared_per_block_max
     return room.target.blocks_that_fit(prod(room.threads), v.registers, v.shared_bytes) if fits else 0
+
+
+def _at_once(v: Variant, room: _Room) -> bool:
+    """True where all blocks of the launch are sure to run at once: then nothing but copies ahead hides how long copies take."""
+    counts = [static(e) for e in room.launch.grid]
+    return all(counts) and prod(n or 1 for n in counts) <= room.target.multiprocessors * _blocks(v, room)
 
 
 def _body(
