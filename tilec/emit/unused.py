@@ -17,10 +17,10 @@ def mentions(text: str, name: str) -> bool:
 
 
 def only_assigned(text: str, name: str) -> bool:
-    """True when C text does nothing with a variable but give it values."""
+    """True when C text does nothing with a variable, or with the elements of an array, but give it values."""
     code = _COMMENT.sub("", text)
     uses = len(re.findall(rf"(?<!\.)\b{re.escape(name)}\b", code))
-    return uses == len(re.findall(rf"(?m)^\s*{re.escape(name)} = (?!=)", code))
+    return uses == len(re.findall(rf"(?m)(?:^|[;{{)])\s*{re.escape(name)}(?:\[[^;=]*\])? = (?!=)", code))
 
 
 def without_unused(parts: Sequence[tuple[str, str | None]]) -> list[str]:
@@ -33,7 +33,7 @@ def without_unused(parts: Sequence[tuple[str, str | None]]) -> list[str]:
     for text, name in reversed(parts):
         if name is not None and not mentions(rest, name):
             continue
-        if name is not None and text.endswith(" = {};") and only_assigned(rest, name):
+        if name is not None and text.endswith((" = {};", "];")) and only_assigned(rest, name):
             lead, _, last = text.rpartition("\n")
             text = f"{lead}\n[[maybe_unused]] {last}" if lead else f"[[maybe_unused]] {last}"
         out.append(text)
