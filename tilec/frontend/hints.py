@@ -46,7 +46,8 @@ def unknown_name(name: str, names: Iterable[str]) -> str:
 
 def attribute(name: str) -> str:
     """What a kernel writes for an attribute that arrays have in other libraries."""
-    return _ATTRIBUTES.get(name, "")
+    near = get_close_matches(name, ("shape", "dtype", "astype"), 1)
+    return _ATTRIBUTES.get(name, f"did you mean `.{near[0]}`?" if near else "")
 
 
 def foreign(module: str, name: str) -> str:

@@ -90,9 +90,25 @@ def run_while(m: Machine, node: cst.While, frame: Frame) -> Flow:
             test = Const(True, BOOL)
         _body(m, node.body, frame, Loop("serial", m.depth, left))
     carried.end()
+    if endless and not any(map(_leaves, body)):
+        raise m.fail("TL0105", "this loop never ends: its condition is always true, and no `break` leaves it", span,
+                     help="leave it with `break`, or loop while a T.alloc_var says so")  # fmt: skip
     m.b.emit(While(test, Seq(tuple(body), span), span))
     _else_part(m, node, frame, left, span)
     return None
+
+
+def _leaves(s: Stmt) -> bool:
+    """True when a statement of a loop's body may leave the loop."""
+    match s:
+        case Break():
+            return True
+        case Seq(body):
+            return any(map(_leaves, body))
+        case If():
+            return _leaves(s.then) or _leaves(s.orelse)
+        case _:
+            return False
 
 
 def _is_true(test: cst.BaseExpression) -> bool:

@@ -30,6 +30,8 @@ def copy(
     for side, name in ((src, "source"), (dst, "destination")):
         if not isinstance(side, (Buffer, Ref)):
             raise b.error("TL0206", f"the {name} of T.copy must be a buffer or a region of one, got {describe(side)}")
+    if coalesced_width is not None and not isinstance(coalesced_width, int):
+        raise b.error("TL0206", f"coalesced_width must be an integer known while compiling, got {describe(coalesced_width)}")
     if is_element(src) and is_element(dst):
         write(b, dst, src)
         return

@@ -67,6 +67,9 @@ def annotate_layout(b: Builder, layouts: Any) -> None:
     for buffer, layout in layouts.items():
         if not isinstance(buffer, Buffer):
             raise b.error("TL0206", f"T.annotate_layout is for buffers, got {describe(buffer)}")
+        if isinstance(layout, (int, float, str, tuple, list, Buffer)):
+            told = f"the layout of `{buffer.name}` is {describe(layout)}"
+            raise b.error("TL0206", told, help="write T.Layout(shape, lambda i, j: [...])")
         if buffer.scope is not Scope.GLOBAL:
             continue
         fn = layout.fn if isinstance(layout, LayoutValue) else layout

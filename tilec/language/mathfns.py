@@ -173,7 +173,9 @@ def min_(b: Builder, a: Any, *others: Any) -> Any:
 
 
 def _extreme(b: Builder, op: str, values: tuple[Any, ...]) -> Any:
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+    if len(values) == 1:
+        if not isinstance(values[0], (tuple, list)):
+            raise b.error("TL0203", f"`T.{op}` of one number", help=f"give it two numbers or more; T.reduce_{op} takes a tile")
         values = tuple(values[0])
     if not values:
         raise b.error("TL0203", f"`T.{op}` needs at least one argument")
