@@ -83,6 +83,7 @@ WRONG = {
     "c_l[0] = c_l[0] + 1": ("TL0204", "only the emitter knows"),
     "mma.mma(a_l, a_l, c_l)": ("TL0320", "holds"),
     "mma.mma(a_s, b_l, c_l)": ("TL0322", "arrays of T.alloc_local"),
+    "mma.mma(a_l, b_l, c_l, 1)": ("TL0204", "later part"),
     "mma.ldmatrix_c(a_l, a_s, ki)": ("TL0201", "ldmatrix_c"),
 }
 

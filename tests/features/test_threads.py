@@ -126,6 +126,9 @@ def meet(A: T.Tensor((128,), "int32"), O: T.Tensor((128,), "int32")):
 @pytest.mark.parametrize("bad, code", [
     ("with T.ws(4):\n            A[0] = 1.0", "TL0402"), ("T.sync_threads(16)", "TL0206"), ("T.sync_threads(1, 40)", "TL0206"),
     ("T.tvm_thread_allreduce(T.uint32(1), A[0], True, A[1], T.get_thread_binding())", "TL0205"),
+    ("with T.attr(T.comm_reducer(lambda x, y: x + y, [T.cast(0, 'float32')]), 'reduce_scope', T.reinterpret(T.uint64(0), dtype='handle')):\n"
+     "            T.tvm_thread_allreduce(T.uint32(1), A[0], A[0] > 0, A[1], T.get_thread_binding())", "TL0206"),
+    ("A[1] = T.BufferLoad(A, [0], A[0] > 0)", "TL0204"),
 ])  # fmt: skip
 def test_roles_and_barriers_that_do_not_exist_are_refused(bad, code):
     text = f'@T.prim_func\ndef f(A: T.Tensor((128,), "float32")):\n    with T.Kernel(1, threads=256):\n        {bad}\n'

