@@ -123,6 +123,27 @@ ONE_FILE: Mapping[str, str] = {
     "ordered dict moves": "from collections import OrderedDict\nd = OrderedDict(a=1, b=2)\nd.move_to_end('a')\nk, v = d.popitem()\nV = v * 10 + len(d)\n",
     "accumulate and chain": "from itertools import accumulate, chain\nl = []\nx = list(accumulate([1, 2, 3], lambda a, b: l.append(b) or a + b))\nV = sum(l) * 100 + x[-1] + sum(chain([1], [2]))\n",
     "count of itertools": "from itertools import count, islice\nc = count(3)\na = next(c)\nb = list(islice(c, 2))\nV = a * 100 + b[0] * 10 + b[1]\n",
+    "comprehension in a class": "x = 1\nclass A:\n    x = 2\n    y = [x for _ in range(x)]\n    def f(self):\n        return x\nV = A().f() * 10 + sum(A.y)\n",
+    "finally after a return": "L = []\ndef f():\n    try:\n        return 1\n    finally:\n        L.append(2)\nV = f() * 10 + len(L)\n",
+    "finally that returns": "def f():\n    try:\n        return 1\n    finally:\n        return 2\nV = f()\n",
+    "finally in a loop": "L = []\nfor i in range(4):\n    try:\n        if i == 2:\n            break\n    finally:\n        L.append(i)\nV = sum(L) * 10 + len(L)\n",
+    "finally of a generator": "L = []\ndef g():\n    try:\n        yield 1\n        return\n    finally:\n        L.append(1)\nV = sum(g()) * 10 + len(L)\n",
+    "bases in Python's order": "class A:\n    def f(self):\n        return 1\nclass B(A):\n    def f(self):\n        return super().f() + 10\nclass C(A):\n    def f(self):\n        return super().f() + 100\n"
+    "class D(B, C):\n    pass\nV = D().f()\n",
+    "attribute of a base that comes later": "class A:\n    x = 1\nclass B(A):\n    pass\nclass C(A):\n    x = 2\nclass D(B, C):\n    pass\nV = D.x\n",
+    "class of an instance": "class A:\n    n = 0\n    def __init__(self):\n        type(self).n += 1\nA()\nA()\nV = A.n\n",
+    "name of a wrapped function": "from functools import wraps\ndef deco(f):\n    @wraps(f)\n    def inner(x):\n        return f(x) + 1\n    return inner\n@deco\ndef f(x):\n    return x\n"
+    "V = f(3) + len(f.__name__)\n",
+    "attribute deleted": "class A:\n    x = 1\na = A()\na.x = 5\ndel a.x\nV = a.x\n",
+    "closures in a loop": "fs = []\nfor i in range(3):\n    fs.append(lambda: i)\nV = sum(f() for f in fs)\n",
+    "iterators advance each other": "a = iter(range(5))\nV = 0\nfor x in a:\n    V += x * next(a, 0)\n",
+    "walrus in a comprehension": "x = 10\nV = [x := x + i for i in range(3)][-1] + x\n",
+    "slices assigned from each other": "a = [1, 2, 3]\na[0], a[1:] = a[1], [a[0]]\nV = len(a) * 100 + a[0] * 10 + a[1]\n",
+    "accumulator that is empty at first": "def f(x, acc=None):\n    acc = acc or []\n    acc.append(x)\n    return len(acc)\nV = f(1) + f(2)\n",
+    "what Python's library may have": "import itertools\nV = 1 if hasattr(itertools, 'tee') else 2\n",
+    "attributes of a function asked for": "def f():\n    pass\nf.n = 4\nV = getattr(f, 'n', 2)\n",
+    "setter": "class A:\n    @property\n    def h(self):\n        return self._v\n    @h.setter\n    def h(self, v):\n        self._v = v * 2\na = A()\na.h = 4\nV = a.h\n",
+    "exception taken": "try:\n    x = {}['a']\nexcept KeyError:\n    x = 5\nV = x\n",
     "cached function": "from functools import lru_cache\nl = []\n@lru_cache(maxsize=None)\ndef f(x):\n    l.append(x)\n    return x * 2\nf(3)\nf(3)\nV = f(4) * 10 + len(l)\n",
 }  # fmt: skip
 
@@ -184,7 +205,8 @@ FILES: Mapping[str, str] = {
 
 REFUSED = frozenset(
     ("defaultdict", "attribute of a function", "with a with", "heap", "bisect", "operator's functions", "names of the module by text",
-     "program as text", "counter", "deque", "ordered dict moves")
+     "program as text", "counter", "deque", "ordered dict moves", "what Python's library may have", "attributes of a function asked for",
+     "setter", "exception taken")
 )  # fmt: skip
 """Programs that are an error at the statement which is not understood; what it may have changed has no value."""
 

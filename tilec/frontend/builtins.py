@@ -18,7 +18,7 @@ from tilec.frontend.values import Builtin, ClassValue, Function, Instance, Iter,
 from tilec.ir.dtypes import BOOL, FLOAT32, INT32, DType, lookup
 from tilec.ir.expr import Buffer, Expr
 from tilec.language import arith, loops, vectors
-from tilec.language.values import Marker, Primitive, Value
+from tilec.language.values import Marker, Namespace, Primitive, Value
 
 Args = tuple[Value, ...]
 Kwargs = Mapping[str, Value]
@@ -356,6 +356,8 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _type(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     one("type", args, kwargs)
+    if isinstance(args[0], Instance):
+        return args[0].cls
     for name, found in _TYPES.items():
         if type(args[0]) is found:
             return BUILTINS[name]
@@ -371,9 +373,17 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     try:
         return m.attribute(args[0], args[1], m.b.span)
     except CompileError:
-        if len(args) == 3:
+        if len(args) == 3 and not _may_have(args[0], args[1]):
             return args[2]
         raise
+
+
+def _may_have(owner: Value, name: str) -> bool:
+    """True for an attribute that is not known here and that Python may know all the same."""
+    if isinstance(owner, Namespace):
+        return owner.name.partition(".")[0] not in ("tilelang", "tilec", "tvm")
+    plain = isinstance(owner, (str, int, float, list, tuple, dict, set, frozenset, range))
+    return isinstance(owner, (Function, Builtin, Partial, Iter, View)) or (plain and hasattr(type(owner), name))
 
 
 def _hasattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:

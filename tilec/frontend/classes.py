@@ -111,15 +111,29 @@ def _last(node: cst.BaseExpression) -> str:
 
 
 def line(cls: ClassValue) -> Iterator[ClassValue]:
-    """The class and those it inherits from, in the order of lookups."""
+    """The class and those it inherits from, in Python's order of lookups: every class before its bases, bases as they are listed."""
     yield cls
-    for base in cls.bases:
-        yield from line(base)
+    while len(cls.bases) == 1:
+        cls = cls.bases[0]
+        yield cls
+    rows = [list(line(b)) for b in cls.bases] + [list(cls.bases)]
+    while rows := [r for r in rows if r]:
+        heads = (r[0] for r in rows if not any(r[0] is c for other in rows for c in other[1:]))
+        head = next(heads, rows[0][0])
+        yield head
+        rows = [[c for c in r if c is not head] for r in rows]
 
 
 def find(cls: ClassValue, name: str) -> tuple[ClassValue, Value] | None:
     """The class of the line that has `name`, with its value."""
     return next(((c, c.names[name]) for c in line(cls) if name in c.names), None)
+
+
+def _behind(cls: ClassValue, start: ClassValue, name: str) -> tuple[ClassValue, Value] | None:
+    """What super() of class `start` finds in an instance of `cls`."""
+    rest = list(line(cls))
+    at = next((k for k, c in enumerate(rest) if c is start), -1)
+    return next(((c, c.names[name]) for c in rest[at + 1 :] if name in c.names), None)
 
 
 def inherits(cls: ClassValue, other: ClassValue) -> bool:
@@ -192,7 +206,7 @@ def member(m: Machine, owner: Instance, name: str, span: Span) -> Value:
 
 def of_class(m: Machine, owner: Instance | EnumMember, name: str, span: Span, start: ClassValue | None = None) -> Value:
     """An attribute that an instance has from its class, or from `start` on where super() asks. Raises TL0201 for others."""
-    found = find(start or owner.cls, name) if start is None else next((f for b in start.bases if (f := find(b, name))), None)
+    found = find(owner.cls, name) if start is None else _behind(owner.cls, start, name)
     if name == "__class__":
         return owner.cls
     if found is None and name == "__init__" and start is not None:

@@ -48,17 +48,15 @@ def root(node: cst.CSTNode) -> str:
 @lru_cache(maxsize=1024)
 def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
     """Names whose objects a statement changes in place: `x[0] = 1`, `y = x.pop()`, `x += [1]`, `x.field = 1`."""
-    found = set()
+    found: set[str] = set()
     for n in walk(node, into_functions=into_functions):
         match n:
             case cst.Assign(targets=targets):
-                found |= {root(p) for t in targets for p in _parts(t.target) if isinstance(p, (cst.Subscript, cst.Attribute))}
+                found.update(n for t in targets for p in _parts(t.target) if not isinstance(p, cst.Name) for n in _held(p))
             case cst.For(target=target):
-                found |= {root(p) for p in _parts(target) if isinstance(p, (cst.Subscript, cst.Attribute))}
-            case cst.AugAssign(target=target):
-                found.add(root(target))
-            case cst.AnnAssign(target=cst.Subscript() | cst.Attribute() as target):
-                found.add(root(target))
+                found.update(n for p in _parts(target) if not isinstance(p, cst.Name) for n in _held(p))
+            case cst.AugAssign(target=target) | cst.AnnAssign(target=cst.Subscript() | cst.Attribute() as target):
+                found.update(_held(target))
             case cst.Expr(value=cst.Call(func=cst.Attribute(value=owner))):
                 found.update(_held(owner))
             case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=name)), args=args):
@@ -66,17 +64,21 @@ def mutated(node: cst.CSTNode, into_functions: bool = False) -> frozenset[str]:
                 found.update(n for a in args for n in _held(a.value) if name in FOREIGN or (name in CHANGES and root(owner) in _TYPES))
             case cst.Call(func=cst.Name(value=name), args=[cst.Arg(value=owner), *_]) if name in FOREIGN or name in ("setattr", "next"):
                 found.add(root(owner))
-            case cst.Del(target=cst.Subscript() as target):
-                found.add(root(target))
+            case cst.Del(target=target):
+                found.update(n for p in _parts(target) if not isinstance(p, cst.Name) for n in _held(p))
     return frozenset(found - {""})
 
 
 def _held(node: cst.BaseExpression) -> Iterator[str]:
     """Names whose objects an expression may be or hold."""
+    while isinstance(node, (cst.Subscript, cst.Attribute)):
+        node = node.value
     match node:
-        case cst.Name() | cst.Subscript() | cst.Attribute():
-            yield root(node)
-        case cst.Call(args=args):
+        case cst.Name(value=name):
+            yield name
+        case cst.Call(func=func, args=args):
+            if isinstance(func, cst.Attribute):
+                yield from _held(func)
             for a in args:
                 yield from _held(a.value)
         case cst.List(elements=elements) | cst.Tuple(elements=elements):

@@ -460,8 +460,8 @@ def _walrus(m: Machine, target: cst.BaseExpression, value: Value, frame: Frame) 
 
 def _comprehension(m: Machine, node: cst.GeneratorExp | cst.ListComp | cst.SetComp | cst.DictComp, frame: Frame) -> Value:
     names = frozenset(name for part in _clauses(node.for_in) for name in target_names(part.target))
-    inner = Frame(frame.source, parent=frame, locals=names, dsl=frame.dsl, depth=m.depth)
-    rounds = _rounds(m, node.for_in, m.stream(m.eval(node.for_in.iter, inner), frame.source.span(node.for_in.iter)), inner)
+    inner = Frame(frame.source, parent=closure(m, frame), locals=names, dsl=frame.dsl, depth=m.depth)
+    rounds = _rounds(m, node.for_in, m.stream(m.eval(node.for_in.iter, frame), frame.source.span(node.for_in.iter)), inner)
     with m.host(frame.source.span(node)):
         match node:
             case cst.ListComp(elt=elt):

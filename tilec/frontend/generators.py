@@ -75,10 +75,11 @@ def _statement(m: Machine, node: cst.CSTNode, frame: Frame) -> Steps:
         case cst.For() | cst.While():
             return (yield from _loop(m, node, frame))
         case cst.Try(body=body, orelse=orelse, finalbody=last):
-            for part in (body, orelse.body if orelse is not None else None, last.body if last is not None else None):
-                flow = (yield from _block(m, part, frame)) if part is not None else None
-                if flow is not None:
-                    return flow
+            flow = yield from _block(m, body, frame)
+            if flow is None and orelse is not None:
+                flow = yield from _block(m, orelse.body, frame)
+            after = (yield from _block(m, last.body, frame)) if last is not None else None
+            return flow if after is None else after
         case _:
             place = frame.source.span(node)
             raise m.fail("TL0102", "a `yield` in this place is not supported", place, help="let it be a statement of its own")

@@ -187,7 +187,14 @@ def _with_cache(value: Value) -> Value:
 
 
 def _wraps(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return Builtin("wraps", lambda m, inner, _: inner[0] if inner else None)
+    one("wraps", args, {})
+
+    def named(m: Machine, inner: Args, _: Kwargs) -> Value:
+        one("wraps", inner, {})
+        both = isinstance(inner[0], Function) and isinstance(args[0], Function)
+        return replace(inner[0], name=args[0].name) if both else inner[0]
+
+    return Builtin("wraps", named)
 
 
 def _item_getter(m: Machine, args: Args, kwargs: Kwargs) -> Value:

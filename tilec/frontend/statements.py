@@ -106,6 +106,8 @@ def _spoil(m: Machine, frame: Frame, name: str, value: Value, mark: CompileError
     """
     if isinstance(value, (list, dict, set, Instance, ClassValue, Iter)):
         m.spoiled[id(value)] = (value, Poison(name, mark))
+        if isinstance(value, Instance):
+            m.spoiled[id(value.cls)] = (value.cls, Poison(value.cls.name, mark))
     elif bound and (value is None or isinstance(value, (int, float, str, tuple))):
         frame.outer.get(name, frame).names[name] = Poison(name, mark)
 
@@ -388,9 +390,8 @@ def _try(m: Machine, node: cst.Try, frame: Frame) -> Flow:
         flow = run_block(m, node.body, frame)
         if flow is None and node.orelse is not None:
             flow = run_block(m, node.orelse.body, frame)
-        if flow is None and node.finalbody is not None:
-            flow = run_block(m, node.finalbody.body, frame)
-        return flow
+        last = run_block(m, node.finalbody.body, frame) if node.finalbody is not None else None
+        return flow if last is None else last
     except Fatal as fault:
         if fault.diagnostics[0].code != "TL0111":
             raise
@@ -431,6 +432,9 @@ def _delete(m: Machine, target: cst.BaseExpression, frame: Frame) -> None:
             m.may_change(owner, span)
             host_item(m, owner, index, span)
             del owner[slice(index.start, index.stop, index.step) if isinstance(index, Slice) else hostops.plain(index)]
+        case cst.Attribute(value=left, attr=attr) if isinstance(owner := m.eval(left, frame), Instance) and attr.value in owner.values:
+            m.may_change(owner, span)
+            del owner.values[attr.value]
         case _:
             raise m.fail("TL0201", "there is nothing to delete", span)
 
