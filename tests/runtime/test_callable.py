@@ -281,6 +281,24 @@ def test_empty_arrays_launch_nothing(gpu: StandIn, tmp_path: Path) -> None:
     assert gpu.log() == []
 
 
+def test_a_grid_known_to_have_no_blocks_launches_nothing(gpu: StandIn, tmp_path: Path) -> None:
+    text = """import tilelang
+import tilelang.language as T
+@tilelang.jit
+def f(N):
+    @T.prim_func
+    def k(A: T.Tensor((N, 64), "float32")):
+        with T.Kernel(N, threads=64) as bx:
+            for i in T.Parallel(64):
+                A[bx, i] = 1
+    return k
+"""
+    compiled(tmp_path, text, N=0)(Interface(0, (0, 64), "<f4"))
+    assert gpu.log() == []
+    compiled(tmp_path, text, N=2)(Interface(0x1000, (2, 64), "<f4"))
+    assert len(gpu.log()) == 1
+
+
 def test_rounds_of_loading_and_launching_leave_nothing_loaded(gpu: StandIn, tmp_path: Path) -> None:
     before = gpu.loaded
     source = compiled(tmp_path, SCALE).source

@@ -19,7 +19,7 @@ from tilec.frontend.classes import bound, find, instance, parts
 from tilec.frontend.machine import Machine, Return, is_device
 from tilec.frontend.methods import call_method
 from tilec.frontend.names import assigned, dotted, is_region, is_var, snapshot
-from tilec.frontend.syntax import Def, parameters, style, uses, yields
+from tilec.frontend.syntax import Def, parameters, style, uses, walk, yields
 from tilec.frontend.values import BoundMethod, Builtin, ClassValue, Fatal, Frame, Function, Instance, KernelValue, Partial, frozen
 from tilec.ir.dtypes import DType
 from tilec.ir.expr import Buffer, Const, Expr, Var, VarKind
@@ -154,7 +154,8 @@ def decorate(m: Machine, function: Function, marker: Marker) -> Value:
     kind = kinds.get(marker.name, function.kind)
     result = replace(function, kind=kind, markers=(*function.markers, marker))
     if marker.name == "prim_func" and function.kind != "prim":
-        kernel = KernelValue(replace(result, frame=frozen(result.frame)), scope=result.frame)
+        mentioned = frozenset(n.value for n in walk(result.node) if isinstance(n, cst.Name))
+        kernel = KernelValue(replace(result, frame=frozen(result.frame, mentioned, m.spoiled, {})), scope=result.frame)
         m.created.append(kernel)
         return kernel
     return result

@@ -8,7 +8,7 @@ Host values (int, str, list, dict, ...) are Python's own; values of the language
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -98,13 +98,34 @@ class Frame:
     method: tuple[ClassValue, str] | None = None  # the class of a method and the name of its first parameter
 
 
-def frozen(frame: Frame) -> Frame:
-    """A scope with the values that its names have now: a kernel is made where its function is decorated, whatever is bound later."""
-    parent = None if frame.parent is None else frozen(frame.parent)
+def frozen(frame: Frame, mentioned: frozenset[str], keep: Container[int], held: dict[int, Value]) -> Frame:
+    """A scope with the values that its names have now: a kernel is made where its function is decorated, whatever is bound later.
+
+    Containers that the kernel has `mentioned` are copied, for they may change later; those with an id in `keep` are not. `held` has
+    the copies by the id of what they are copies of.
+    """
+    parent = None if frame.parent is None else frozen(frame.parent, mentioned, keep, held)
+    names = {n: _copied(v, keep, held) if n in mentioned else v for n, v in frame.names.items()}
     return Frame(
-        frame.source, dict(frame.names), parent, frame.module, frame, frame.locals, frame.outer, frame.dsl, frame.depth, frame.kernel,
-        frame.klass, frame.method,
+        frame.source, names, parent, frame.module, frame, frame.locals, frame.outer, frame.dsl, frame.depth, frame.kernel, frame.klass,
+        frame.method,
     )  # fmt: skip
+
+
+def _copied(value: Value, keep: Container[int], held: dict[int, Value]) -> Value:
+    """A list, dict or set with all that it holds; anything else is what it is."""
+    if not isinstance(value, (list, dict, set)) or id(value) in keep:
+        return value
+    if id(value) not in held:
+        made: Value = type(value)()
+        held[id(value)] = made
+        if isinstance(value, dict):
+            made.update((k, _copied(v, keep, held)) for k, v in value.items())
+        elif isinstance(value, list):
+            made.extend(_copied(v, keep, held) for v in value)
+        else:
+            made.update(value)
+    return held[id(value)]
 
 
 @record(eq=False)
