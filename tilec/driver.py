@@ -109,7 +109,7 @@ def _compile(options: Options) -> Compiled:
     module = read(options, clock.during)
     plans = plan_module(module, options, clock.during)
     cu = emit_module(plans, options, clock.during)
-    if options.ptxas == "always" or any(v.strain > 0 for p in plans for launch in p.launches for v in launch.variants):
+    if options.ptxas == "always" or any(v.doubtful for p in plans for launch in p.launches for v in launch.variants):
         from tilec.settle import Attempt, settle
 
         def again(choice: Choice) -> Attempt:

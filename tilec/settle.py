@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tilec import ptxas
 from tilec.diagnostics import Diagnostic, Severity
+from tilec.plan.blocks import HAND
 from tilec.plan.ladder import LADDERS, Choice
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
@@ -70,8 +71,8 @@ class _Search:
 
 
 def doubtful(plans: Sequence[Plan]) -> bool:
-    """True when the rules do not vouch for a body."""
-    return any(v.strain > 0 for v in _bodies(plans))
+    """True when ptxas is to be asked about a body."""
+    return any(v.doubtful for v in _bodies(plans))
 
 
 def settle(first: Attempt, mode: str, again: Again) -> Attempt:
@@ -205,7 +206,10 @@ def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body, p: Plan) -> Varian
     advice = "a smaller tile holds fewer registers" if threads >= 256 else "a smaller tile, or more threads, take fewer registers each"
     advice = "halve the rows or the columns of a block" if held > there * NEARLY_ALL // 100 else advice
     text = f"the body {v.symbol} is not free of spilled registers or waits: {body}, {body.registers} registers a thread"
-    text += f"; its register tiles take {-(-held >> 10)} of the {there >> 10} KB that a block may have"
+    if v.ladder == HAND:  # whose teams hold different tiles, in registers that the author deals out
+        advice = "more registers for those threads (T.set_max_nreg), or smaller tiles, are the author's to give"
+    else:
+        text += f"; its register tiles take {-(-held >> 10)} of the {there >> 10} KB that a block may have"
     return replace(v, remarks=(*v.remarks, Diagnostic(Severity.WARNING, "TL0511", text, launch.launch.span, help=advice)))
 
 

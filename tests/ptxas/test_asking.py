@@ -174,10 +174,14 @@ def test_the_cache_is_bounded_and_needs_no_folder(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_rules_vouch_for_every_sample_without_asking(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_vouch_for_every_sample(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those are asked about that hold many registers and whose blocks nothing numbers: the assembler may want more of these."""
     nvcc = StandIn(tmp_path, monkeypatch)
-    asked = [name for name in CASES if "ptxas" in compile_sample(f"{name}.py", CASES[name].defines, arch).seconds]
-    assert not asked and nvcc.calls == 0
+    found = {name: compile_sample(f"{name}.py", CASES[name].defines, arch) for name in CASES}
+    every = {name: bodies(x).values() for name, x in found.items()}
+    assert all(v.strain <= 0 and not v.rung for x in every.values() for v in x)
+    asked = {name for name, x in found.items() if "ptxas" in x.seconds}
+    assert asked == {name for name, x in every.items() if any(v.open for v in x)} and nvcc.calls == len(asked) < len(CASES) // 4
 
 
 @pytest.mark.parametrize("m, n", [(64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)])

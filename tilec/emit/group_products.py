@@ -24,7 +24,7 @@ from tilec.record import record
 
 
 def settle_text(spell: Spelling, acc: Buffer, registers: int) -> str:
-    """Keeps uses of an accumulator where they stand."""
+    """Keeps uses of an accumulator, or of an operand in registers, where they stand."""
     if acc.dtype == FLOAT32:
         spell.need("wgmma_settle")
         return f"wgmma_settle<{registers}>({spell.buffer(acc)});"
@@ -63,11 +63,13 @@ def _between(spell: Spelling, products: Sequence[PGemm], once: str, calls: str, 
     for entry in ("wgmma_fence", "wgmma_commit"):
         spell.need(entry)
     settle = [settle_text(spell, b, n) for b, n in {s.c.buffer: s.plan.c_layout.registers for s in products}.items()]
+    words = {s.a.buffer: s.plan.a_layout.registers for s in products if s.plan.load_a == "register"}
+    held = [settle_text(spell, b, n) for b, n in words.items()]  # made ready in front of the fence, not between instructions
     tail = ["wgmma_commit();", *([meanwhile] if meanwhile else [])]
     if products[0].waits:
         spell.need("wgmma_wait")
         tail += ["wgmma_wait<0>();", *settle]
-    return "\n".join(["{", *([once] if once else []), *settle, "wgmma_fence();", calls, *tail, "}"])
+    return "\n".join(["{", *([once] if once else []), *settle, *held, "wgmma_fence();", calls, *tail, "}"])
 
 
 def _queued(spell: Spelling, s: PGemm, facts: Facts, clear: str, group: str) -> tuple[list[str], list[str]]:

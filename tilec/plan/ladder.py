@@ -28,7 +28,7 @@ class Rung:
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
     `alone`, one is enough.
     Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
-    place.
+    place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Rung:
     alone: bool = False
     cut: int = 1
     groups: bool = True
+    keeps: bool = False
 
 
 FIRST = Rung("first choice", "")
@@ -61,12 +62,13 @@ _ROLLED = "the assembler moves loads of later steps of a product to the front"
 _THREADS = "256 threads are the most of which each may have 255 registers"
 _MORE = "each of more threads holds less of the tiles"
 _WARPS = "by mma.sync warps share a tile otherwise than warp groups must"
+_BLOCKS = "the assembler gives up registers so that more blocks fit"
 _CUT = "all threads together have too few registers for the tile"
 
 _PLAIN = (
     FIRST,
     Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
-    Rung("one block at a time", "the assembler gives up registers so that more blocks fit", bound=False, alone=True),
+    Rung("one block at a time", _BLOCKS, bound=False, alone=True),
     Rung("loads late", _SHORT, bound=False, short=True),
     Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
     Rung("256 threads", _THREADS, bound=False, threads=256),
@@ -115,10 +117,16 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("half blocks", _CUT, carries=False, cut=2),
         Rung("portable", _PORTABLE, portable=True),
     ),
+    "by hand": (
+        FIRST,
+        Rung("products by warp groups", "by mma.sync they take more registers than the author lets their threads have", keeps=True),
+        Rung("one block at a time", _BLOCKS, bound=False, alone=True),
+        Rung("loads late", _SHORT, bound=False, alone=True, short=True, keeps=True),
+    ),
     "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in _PLAIN)),
 }
-"""The rungs of each kind of body: of an author who orders the work (none to choose), products of Hopper's own, those whose blocks
-work in pairs, streamed tiles, chains, all others."""
+"""The rungs of each kind of body: products of Hopper's own, those whose blocks work in pairs, streamed tiles, chains, those of an author
+who orders the work, all others."""
 
 Choice = Mapping[tuple[str, str], int]
 """The rung of each body that does not have the first one, by ladder and symbol."""
@@ -146,10 +154,12 @@ class Vouched:
     `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`: how many more with the
     held tile among them; `statement`: for each statement between the products beyond `statements`. `plain`, `half`, `narrow`, `groups`:
     hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits, others,
-    products of warp groups; `several`: the same with several products, of which not all tiles live at once; `rolled`: the same for all
-    whose steps go one by one. `tensors`: how many tensors element loops beside products may read; `reading`: the share where they read
-    any; `loose`: where elements are copied one by one and all loads may be in flight; `crowd`: what goes off each share with more than
-    `most_threads`, whose registers are so few that addresses tell.
+    products of warp groups (`beside_groups`: with element loops beside them); `several`: the same with several products, of which not
+    all tiles live at once; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside
+    products may read; `reading`: the share where they read any; `loose`: where elements are copied one by one and all loads may be in
+    flight; `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`:
+    registers that a body without products may need before it is asked whether the assembler gives up some for more blocks; `teams`:
+    those of one whose author deals them out.
     """
 
     stores: int = 192
@@ -166,6 +176,7 @@ class Vouched:
     half: int = 105
     narrow: int = 60
     groups: int = 85
+    beside_groups: int = 70
     several: int = 90
     rolled: int = 128
     tensors: int = 1
@@ -173,6 +184,8 @@ class Vouched:
     loose: int = 60
     crowd: int = 20
     most_threads: int = 256
+    tiles: int = 48
+    teams: int = 160
 
 
 VOUCHED = Vouched()
@@ -200,15 +213,17 @@ KNOWN_NARROW = frozenset({(((128, 256),), 256), (((256, 128),), 256)})
 def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensors: int, rung: Rung, there: int) -> int:
     """By how many registers a product of Hopper's own exceeds what is known to fit.
 
-    `tile`: its rows and columns, and the bits of what is stored; `held`: registers of accumulators and other fragments; `computes`:
-    there are element loops behind the products, which read so many `tensors`; `there`: registers of a thread.
+    `tile`: its rows and columns, and the bits of what is stored (0: by the threads, not by the copy engine, which takes addresses as a
+    tensor more does); `held`: registers of accumulators and other fragments; `computes`: there are element loops behind the products,
+    which read so many `tensors`; `there`: registers of a thread.
     """
     if not computes:
         return held - VOUCHED.stores
     if tile in KNOWN_PRODUCTS and tensors < 2:
         return 0
     known = VOUCHED.computes if not tensors else VOUCHED.parts if rung.parts else min(VOUCHED.reads, there - VOUCHED.beside)
-    return held - known + VOUCHED.tensor * max(0, tensors - 1)
+    more = tensors - 1 + (not tile[2])
+    return held - known + VOUCHED.tensor * max(0, more if tensors else 0)
 
 
 def stream_strain(spare: int, held: int, statements: int) -> int:
@@ -242,7 +257,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
     if not x.products:
         return x.need - x.there * VOUCHED.plain // 100
     if x.groups:
-        return x.need - x.there * VOUCHED.groups // 100
+        return x.need - x.there * (VOUCHED.beside_groups if x.loops else VOUCHED.groups) // 100
     if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
         return 0
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
@@ -253,3 +268,9 @@ def portable_strain(x: Load, rung: Rung) -> int:
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
     return max(1, strain) if moved and not rung.short else strain
+
+
+def gives_up(x: Load) -> bool:
+    """True for a body of which the assembler, told of no number of blocks, may give up registers and spill a few so that more fit: no
+    estimate shows it, so it is worth a question, but no other configuration without one."""
+    return len(x.products) > 1 if x.products else x.need > VOUCHED.tiles

@@ -547,7 +547,13 @@ class Variant:
     rung: int = 0  # the configuration's number on it
     below: int = 0  # the number of the next one that makes a difference to this body; 0 for none
     strain: int = 0  # by how many registers a thread the body may exceed what is known to fit; 0 and less: it is known to
+    open: bool = False  # it is known to fit, but the assembler may give up registers that it need not
     least: int | None = None  # blocks that are to fit a multiprocessor, 0 for any number; None: as many as the author wants
+
+    @property
+    def doubtful(self) -> bool:
+        """True when nobody knows without ptxas that it spills nothing."""
+        return self.strain > 0 or self.open
 
 
 @record

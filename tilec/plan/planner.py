@@ -40,6 +40,7 @@ from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
+from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
@@ -326,12 +327,19 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
     legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
     only = options.target.has_wgmma
     name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
-    v = _variant(replace(room, legal=legal, target=target, hand=hand), name, divisors, aligned=True)
+    here = replace(room, legal=legal, target=target, hand=hand)
+    v = _variant(here, name, divisors, aligned=True)
     when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
     own = replace(v, when=when, threads=room.threads, grid=_grid_of(launch), arch="" if only else target.name, hopper=True)
     if not only:
         return [own, *_portable(room, symbol, divisors)]
-    return [own] if when is None else [own, _variant(room, f"{symbol}__general", {}, aligned=False)]
+    if when is None:
+        return [own]
+    symbol = f"{symbol}__general"
+    if not rung_of(options.choice, HAND, symbol)[1].keeps:
+        return [own, _variant(room, symbol, {}, aligned=False)]
+    general = _variant(replace(here, hand=replace(hand, engine=False)), symbol, {}, aligned=False)
+    return [own, replace(general, when=None, threads=room.threads, grid=_grid_of(launch), hopper=True)]
 
 
 def _thread_count(launch: Launch) -> int:
@@ -372,8 +380,8 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     Pipelines keep as many versions of their tiles as the author asked for, or as fit; where he asked for one, two if they are free, and
     one more where the copy engine brings them and all blocks of the launch run at once all the same.
     """
+    room = replace(room, rung=rung_of(room.options.choice, HAND if room.hand else "portable", symbol)[1])
     if room.hand is None:
-        room = replace(room, rung=rung_of(room.options.choice, "portable", symbol)[1])
         room = replace(room, legal=_legal(room))
     stages_asked = [s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)]
     asked = max(stages_asked, default=0)
@@ -473,7 +481,8 @@ def _body(
         out = replace(out, remarks=(*out.remarks, *lowering.remarks))
     if out.tensor_maps and room.hand is None:  # the launcher tries it before all others
         out = replace(out, threads=room.threads, grid=_grid_of(launch))
-    return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, not aligned)
+    loose = not aligned or (not divisors and bool(_row_divisors(room.kernel)))  # element by element, as rows may start anywhere
+    return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, loose)
 
 
 def _more_blocks(room: _Room, apart: int, together: int) -> bool:
@@ -556,11 +565,12 @@ def _registers(legal: Legal) -> int:
 
 def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     """A portable body with its place on the ladder, and by how many registers it may exceed what is known to fit."""
-    if room.hand is not None:
-        return v
     launch, now = room.launch, prod(room.threads)
-    free = free_threads(launch.body)
     products = room.legal.gemms.values()
+    if room.hand is not None:
+        second = loose and room.target.has_wgmma
+        return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, second)
+    free = free_threads(launch.body)
     held = all(g.load_a == "register" or g.load_b == "register" for g in products)
 
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
@@ -573,11 +583,12 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late, in_groups(room.legal.gemms))
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
+    known = known_blocks(v, now, room.target, load)
     largest = max((layout.registers * b.dtype.bytes for b, layout in room.legal.layouts.items()), default=0) // 4 * now * rung.cut
 
     def effect(x: Rung) -> object:
         """What a rung changes; None where the threads could not even hold the largest tile."""
-        bound = launch.min_blocks if x.bound else int(x.alone and strain <= SLIGHT)
+        bound = (launch.min_blocks if x.bound else int(x.alone and strain <= SLIGHT)) or known
         steps = x.rolled and bool(products) and not held
         threads = x.threads if free and x.threads else room.planned
         cut = x.cut if x.cut in cuts else 1
@@ -586,9 +597,5 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms)
 
     below = next_rung("portable", number, effect)
-    return replace(v, ladder="portable", rung=number, below=below, strain=strain, least=_least(rung, launch))
-
-
-def _least(rung: Rung, launch: Launch) -> int:
-    """How many blocks are to fit a multiprocessor; 0 leaves that to the assembler."""
-    return 1 if rung.alone else launch.min_blocks if rung.bound else 0
+    out = replace(v, ladder="portable", rung=number, below=below, strain=strain, least=wanted_blocks(rung, launch) or known)
+    return replace(out, open=left_open(out, load))

@@ -37,6 +37,7 @@ class Hand:
     counts_bytes: bool  # whether the barriers of the target do
     settled: Mapping[int, frozenset[Buffer]]  # see `checks.check_by_hand`
     ordered: bool = False  # the author has no barriers of his own: what teams touch is ordered as if the block had
+    engine: bool = True  # whether the copy engine may do what the author gives it
 
 
 @dataclass(slots=True)
@@ -193,10 +194,10 @@ class HandLowering(Lowering):
         if s.dst.buffer.peer is not None:
             return [send(s, self.at.tiles, facts)]
         tile = s.dst if s.barrier is not None else s.src
-        reason = "" if self.hand.hopper else "not for this body"
+        reason = "" if self.hand.hopper and self.hand.engine else "not for this body"
         found = reason or bulk_boxes(s, self.at.tiles(tile.buffer), facts)
         if isinstance(found, str):
-            if self.hand.hopper:
+            if not reason:
                 text = f"the threads do this T.tma_copy, not the copy engine: {found}"
                 self.remarks.append(Diagnostic(Severity.REMARK, "TL0505", text, s.span))
             return [self.copy(Copy(s.src, s.dst, s.span), facts), PBarrier("team", why="the copy is complete", span=s.span)]

@@ -1,0 +1,81 @@
+"""What the assembler does on its own: registers given up for blocks that nobody needs, waits and fences put between products."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compiling import compile_text
+from tests.hopper.kernels import Gemm
+from tests.ptxas.kit import StandIn, at, bodies, codes
+from tests.ptxas.test_gate import clean
+from tests.toolchain import needs_nvcc
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+DECODE = {"heads": 32, "kv_heads": 8, "seq": 8192, "dim": 128, "splits": 8, "block_n": 128, "block_h": 16, "threads": 128}
+CHUNKS = {"heads": 8, "seq": 4096, "dim": 128, "chunk": 64, "block_k": 64, "block_v": 32, "threads": 256}
+NARROW = {**CHUNKS, "dim": 256, "chunk": 32, "block_v": 64}
+SCAN = {"seq": 4096, "heads": 64, "groups": 1, "dim": 64, "dstate": 64, "chunk": 256, "block_m": 64, "block_n": 64, "block_k": 32}
+VOUCHED: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "one block by its shared memory": ("attention/decode.py", "", DECODE, "sm_80"),
+    "an operand in registers is made in front of the fence": ("linear_attention/mamba2.py", "chunk_scan", {**SCAN, "threads": 128}, "sm_90a"),
+    "a sum that is picked from behind a copy": ("linear_attention/chunked.py", "", CHUNKS, "sm_90a"),
+}
+
+
+def sample(name: str, kernel: str, defines: dict[str, Any], arch: str, **options: Any) -> Any:
+    """The compilation of one kernel of a sample."""
+    kernels = {"kernels": (kernel,)} if kernel else {}
+    return compile_text((SAMPLES / name).read_text(), defines, arch, **kernels, **options)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", VOUCHED)
+def test_nothing_is_asked_for(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    compiled = sample(*VOUCHED[name], ptxas="never")
+    assert all(not v.rung and v.strain <= 0 for v in bodies(compiled).values())
+    clean(compiled.cu, VOUCHED[name][3])
+
+
+@needs_nvcc
+def test_a_body_that_gives_up_registers_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    compiled = sample("linear_attention/chunked.py", "", NARROW, "sm_90a")
+    (body,) = bodies(compiled).values()
+    assert body.open is False and body.least == 1 and not codes(compiled), "it was clean at first: it shows nothing"
+    clean(compiled.cu, "sm_90a")
+
+
+def test_without_nvcc_such_a_body_stays_as_it_is() -> None:
+    (body,) = bodies(sample("linear_attention/chunked.py", "", NARROW, "sm_90a", ptxas="never")).values()
+    assert body.open and not body.rung and not body.least
+
+
+def test_products_of_elements_one_by_one_have_no_number_of_blocks_to_reach() -> None:
+    text = Gemm(bm=64, bn=64, stages=2, trans_b=True).source().replace("threads=256", "threads=128")
+    first = at(text, {})
+    general = bodies(first)["gemm__general"]
+    assert general.least == 1 and "__launch_bounds__(128, 1)\ngemm__general(" in first.cu
+
+
+WITH_MMA = """
+def spilled(name, text):
+    body = text.split(name + "(", 1)[1] if name + "(" in text else ""
+    return 100 if name.endswith("__general") and "mma_m16n8k16" in body.split('extern "C"')[0] else 0
+"""
+
+
+def test_a_body_written_by_hand_keeps_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body for rows that start anywhere has mma.sync at first, which takes more registers than the author gives."""
+    nvcc = StandIn(tmp_path, monkeypatch, WITH_MMA)
+    compiled = sample("by_hand/attention.py", "", {"S": 2048}, "sm_90a")
+    general = compiled.cu.split("\nattention__general(", 1)[1].split('extern "C"')[0]
+    assert nvcc.calls == 2 and not codes(compiled)
+    assert "wgmma_m64" in general and "mma_m16n8k16" not in general and "cp.async.bulk" not in general and "tensor_map" not in general
+    assert bodies(compiled)["attention__general"].when is None and not bodies(compiled)["attention__general"].tensor_maps
+    waits = re.findall(r"mbarrier_wait\w*", general)
+    assert waits, "its barriers are the author's"

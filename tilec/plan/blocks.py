@@ -1,0 +1,54 @@
+"""How many blocks of a portable body are to fit a multiprocessor: a figure that keeps the assembler from giving up registers for more.
+
+Left to itself the assembler trades registers for blocks, and now and then spills a few for one block more.
+
+    least_blocks(decode of 140 KB of shared memory, 128 threads, ...) -> 1: there is room for no second block, whatever its registers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tilec.ir.kernel import Launch
+from tilec.plan.gemm_plan import GemmPlan
+from tilec.plan.ladder import VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of
+from tilec.plan.plan import Variant
+from tilec.targets import Target
+
+HAND = "by hand"
+
+
+def wanted_blocks(rung: Rung, launch: Launch) -> int:
+    """How many blocks the rung or the author wants; 0 for any number."""
+    return 1 if rung.alone else launch.min_blocks if rung.bound else 0
+
+
+def known_blocks(v: Variant, threads: int, target: Target, load: Load) -> int:
+    """How many blocks of a body with products run at once because shared memory lets no more, where each thread may have all its
+    registers even so; 1 for one that moves element by element and is there for the rare call; 0 where it is not known. The assembler
+    knows nothing of that memory."""
+    if not load.products:
+        return 0
+    blocks = target.shared_per_sm // (v.shared_bytes + target.shared_reserved)
+    free = blocks > 0 and target.registers_for(threads * blocks) == target.registers_for(threads)
+    return blocks if free else int(load.loose)
+
+
+def left_open(v: Variant, load: Load) -> bool:
+    """True when the assembler may give up registers of a body for more blocks, and nothing but a question finds out."""
+    return not v.hopper and not v.least and gives_up(load)
+
+
+def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice, second: bool) -> Variant:
+    """A body whose author orders the work, with its place on the ladder: ptxas is asked about all that hold many registers. `second`: it
+    stands behind one of Hopper's own, whose products it may have too."""
+    number, rung = rung_of(choice, HAND, v.symbol)
+
+    def effect(x: Rung) -> object:
+        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and second
+
+    load = Load(v.registers, 0, prod(v.threads or ()), tuple((g.op.m, g.op.n) for g in products))
+    below, many = next_rung(HAND, number, effect), v.registers > VOUCHED.teams if products else gives_up(load)
+    return replace(v, ladder=HAND, rung=number, below=below, least=wanted_blocks(rung, launch), open=many)
