@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.compiling import compile_text
+from tests.hopper.by_hand import Hand, difference, emulate
 from tests.hopper.kernels import Gemm
 from tests.ptxas.kit import StandIn, at, bodies, codes
 from tests.ptxas.test_gate import clean
-from tests.toolchain import needs_nvcc
+from tests.toolchain import needs_gxx, needs_nvcc
+from tilec import emulator
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 DECODE = {"heads": 32, "kv_heads": 8, "seq": 8192, "dim": 128, "splits": 8, "block_n": 128, "block_h": 16, "threads": 128}
@@ -65,7 +66,7 @@ def test_products_of_elements_one_by_one_have_no_number_of_blocks_to_reach() -> 
 WITH_MMA = """
 def spilled(name, text):
     body = text.split(name + "(", 1)[1] if name + "(" in text else ""
-    return 100 if name.endswith("__general") and "mma_m16n8k16" in body.split('extern "C"')[0] else 0
+    return 100 if name.endswith("__general") and "mma_m16n8k16" in body.split("\\n}\\n")[0] else 0
 """
 
 
@@ -73,9 +74,17 @@ def test_a_body_written_by_hand_keeps_its_products(tmp_path: Path, monkeypatch: 
     """The body for rows that start anywhere has mma.sync at first, which takes more registers than the author gives."""
     nvcc = StandIn(tmp_path, monkeypatch, WITH_MMA)
     compiled = sample("by_hand/attention.py", "", {"S": 2048}, "sm_90a")
-    general = compiled.cu.split("\nattention__general(", 1)[1].split('extern "C"')[0]
+    general = compiled.cu.split("\nattention__general(", 1)[1].split("\n}\n")[0]
     assert nvcc.calls == 2 and not codes(compiled)
-    assert "wgmma_m64" in general and "mma_m16n8k16" not in general and "cp.async.bulk" not in general and "tensor_map" not in general
+    assert "wgmma_m64" in general and "mma_m16n8k16" not in general and "tma_load" not in general
     assert bodies(compiled)["attention__general"].when is None and not bodies(compiled)["attention__general"].tensor_maps
-    waits = re.findall(r"mbarrier_wait\w*", general)
-    assert waits, "its barriers are the author's"
+
+
+@needs_gxx
+def test_and_is_right_for_tensors_off_16_bytes() -> None:
+    kernel = Hand()
+    compiled, values = at(kernel.source(), {("by hand", "gemm__general"): 1}), kernel.inputs()
+    general = compiled.cu.split("\ngemm__general(", 1)[1].split("\n}\n")[0]
+    assert "wgmma_m64" in general and general.count("fence_proxy_async();") == 2, "warp groups see what threads copy behind a fence"
+    outcome, got = emulate(compiled.cu, "gemm", values, emulator.Mode("random", "real", 9, alignment=2))
+    assert outcome.ok and difference(got["C"], kernel.wanted(values)) < 1e-3, outcome.message

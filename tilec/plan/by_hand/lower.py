@@ -200,7 +200,8 @@ class HandLowering(Lowering):
             if not reason:
                 text = f"the threads do this T.tma_copy, not the copy engine: {found}"
                 self.remarks.append(Diagnostic(Severity.REMARK, "TL0505", text, s.span))
-            return [self.copy(Copy(s.src, s.dst, s.span), facts), PBarrier("team", why="the copy is complete", span=s.span)]
+            seen = [PControl("fence", 0, span=s.span)] if storage(s.dst.buffer) in self.seen_by_engine() else []
+            return [self.copy(Copy(s.src, s.dst, s.span), facts), *seen, PBarrier("team", why="the copy is complete", span=s.span)]
         tensor, boxes = found
         self.maps.setdefault(tensor)
         size = prod(static(e) or 1 for e in tile.extents) * tile.buffer.dtype.bytes
