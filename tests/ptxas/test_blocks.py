@@ -58,7 +58,7 @@ def test_without_nvcc_such_a_body_stays_as_it_is() -> None:
 
 def test_products_of_elements_one_by_one_have_no_number_of_blocks_to_reach() -> None:
     text = Gemm(bm=64, bn=64, stages=2, trans_b=True).source().replace("threads=256", "threads=128")
-    first = at(text, {})
+    first = at(text, {}, "sm_80")
     general = bodies(first)["gemm__general"]
     assert general.least == 1 and "__launch_bounds__(128, 1)\ngemm__general(" in first.cu
 

@@ -41,13 +41,13 @@ def left_open(v: Variant, load: Load) -> bool:
     return not v.hopper and not v.least and gives_up(load)
 
 
-def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice, second: bool) -> Variant:
-    """A body whose author orders the work, with its place on the ladder: ptxas is asked about all that hold many registers. `second`: it
-    stands behind one of Hopper's own, whose products it may have too."""
+def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice) -> Variant:
+    """A body whose author orders the work, with its place on the ladder: ptxas is asked about all that hold many registers. One that
+    stands behind Hopper's own may have its products too."""
     number, rung = rung_of(choice, HAND, v.symbol)
 
     def effect(x: Rung) -> object:
-        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and second
+        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and v.symbol.endswith("__general")
 
     load = Load(v.registers, 0, prod(v.threads or ()), tuple((g.op.m, g.op.n) for g in products))
     below, many = next_rung(HAND, number, effect), v.registers > VOUCHED.teams if products else gives_up(load)

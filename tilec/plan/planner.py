@@ -568,11 +568,9 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     launch, now = room.launch, prod(room.threads)
     products = room.legal.gemms.values()
     if room.hand is not None:
-        second = loose and room.target.has_wgmma
-        return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, second)
+        return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice)
     free = free_threads(launch.body)
     held = all(g.load_a == "register" or g.load_b == "register" for g in products)
-
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
     there = room.target.registers_for(now * (max(1, launch.min_blocks) if rung.bound else 1))
     shapes = tuple((g.op.m, g.op.n) for g in products)
