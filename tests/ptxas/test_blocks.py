@@ -56,6 +56,13 @@ def test_without_nvcc_such_a_body_stays_as_it_is() -> None:
     assert body.open and not body.rung and not body.least
 
 
+@pytest.mark.parametrize("n", [128, 256])
+def test_tiles_that_leave_little_are_asked_about_although_they_fit(n: int) -> None:
+    first = at(Gemm(bm=128, bn=n, stages=2).source(), {}, "sm_80")
+    body = bodies(first)["gemm"]
+    assert body.open is (n == 256) and body.strain <= 0
+
+
 def test_products_of_elements_one_by_one_have_no_number_of_blocks_to_reach() -> None:
     text = Gemm(bm=64, bn=64, stages=2, trans_b=True).source().replace("threads=256", "threads=128")
     first = at(text, {}, "sm_80")

@@ -13,7 +13,7 @@ from math import prod
 
 from tilec.ir.kernel import Launch
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.ladder import VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of
+from tilec.plan.ladder import VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of, tight
 from tilec.plan.plan import Variant
 from tilec.targets import Target
 
@@ -37,8 +37,9 @@ def known_blocks(v: Variant, threads: int, target: Target, load: Load) -> int:
 
 
 def left_open(v: Variant, load: Load) -> bool:
-    """True when the assembler may give up registers of a body for more blocks, and nothing but a question finds out."""
-    return not v.hopper and not v.least and gives_up(load)
+    """True when a body that the rules vouch for may spill all the same, and nothing but a question finds out: it leaves little, or the
+    assembler may give up registers for more blocks."""
+    return not v.hopper and (tight(load) or (not v.least and gives_up(load)))
 
 
 def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice) -> Variant:

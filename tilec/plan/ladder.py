@@ -159,7 +159,8 @@ class Vouched:
     products may read; `reading`: the share where they read any; `loose`: where elements are copied one by one and all loads may be in
     flight; `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`:
     registers that a body without products may need before it is asked whether the assembler gives up some for more blocks; `teams`:
-    those of one whose author deals them out.
+    those of one whose author deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before
+    they are asked about as well, whatever the rules say.
     """
 
     stores: int = 192
@@ -186,6 +187,7 @@ class Vouched:
     most_threads: int = 256
     tiles: int = 48
     teams: int = 160
+    tight: int = 80
 
 
 VOUCHED = Vouched()
@@ -195,7 +197,6 @@ KNOWN_PRODUCTS = frozenset({(128, 256, 16)})
 
 KNOWN = frozenset(
     {
-        (((256, 192),), 512),
         (((128, 128), (128, 128)), 256),
         (((64, 128), (64, 128)), 128),
         (((192, 128), (192, 64)), 384),
@@ -274,3 +275,8 @@ def gives_up(x: Load) -> bool:
     """True for a body of which the assembler, told of no number of blocks, may give up registers and spill a few so that more fit: no
     estimate shows it, so it is worth a question, but no other configuration without one."""
     return len(x.products) > 1 if x.products else x.need > VOUCHED.tiles
+
+
+def tight(x: Load) -> bool:
+    """True for products of 16 bits by mma.sync that leave so little that a question is worth its second."""
+    return bool(x.products) and not (x.late or x.groups or x.narrow) and x.need * 100 > x.there * VOUCHED.tight
