@@ -23,7 +23,6 @@ SCAN = {"seq": 4096, "heads": 64, "groups": 1, "dim": 64, "dstate": 64, "chunk":
 VOUCHED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "one block by its shared memory": ("attention/decode.py", "", DECODE, "sm_80"),
     "an operand in registers is made in front of the fence": ("linear_attention/mamba2.py", "chunk_scan", {**SCAN, "threads": 128}, "sm_90a"),
-    "a sum that is picked from behind a copy": ("linear_attention/chunked.py", "", CHUNKS, "sm_90a"),
 }
 
 

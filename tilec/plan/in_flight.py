@@ -7,24 +7,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilec.ir.expr import Buffer, Call, Expr, Load, Scope, Select
+from tilec.ir.expr import Buffer, Call, Expr, Load, Scope
 from tilec.ir.tile import Alloc, Let, Store
 from tilec.ir.visit import stmt_exprs, storage, walk_expr
 from tilec.plan.plan import (
     Fetch, FillRegisters, PFor, PGemm, PGemms, PIf, Pipeline, PReduce, PScalar, PSeq, PStmt, PWhile, Stepped, TileLoop,
 )  # fmt: skip
-from tilec.plan.walk import walk_plan
 
 
 def joined_products(body: PSeq) -> PSeq:
     """`body`, which has its barriers, with products that follow one another queued together, where they share one wait, and what else may
     be done in front of it."""
     out: list[PStmt] = []
-    for s, then in zip(body.body, (*body.body[1:], None), strict=False):
+    for s in body.body:
         queued, here = (_queued(out[-1]) if out else None), _product(s)
         if queued and here and not queued.meanwhile and all(here.a.buffer is not g.c.buffer for g in queued.products):
             out[-1] = Stepped(queued.products[0].span, PSeq((PGemms((*queued.products, here)),)))
-        elif queued and ((isinstance(s, Fetch) and not _picks(then, queued.products)) or _independent(s, queued.products)):
+        elif queued and (isinstance(s, Fetch) or _independent(s, queued.products)):
             out[-1] = Stepped(queued.products[0].span, PSeq((replace(queued, meanwhile=(*queued.meanwhile, s)),)))
         else:
             out.append(_inside(s))
@@ -58,16 +57,6 @@ def _independent(s: PStmt, products: tuple[PGemm, ...]) -> bool:
     sums = {g.c.buffer for g in products}
     operands = {storage(r.buffer) for g in products for r in (g.a, g.b)}
     return not sums & (reads | writes) and not operands & writes
-
-
-def _picks(s: PStmt | None, products: tuple[PGemm, ...]) -> bool:
-    """True when a statement picks elements of a sum, or others, for another tile. The assembler would do so in front of the wait, beyond
-    a branch that a copy is, and put another wait there."""
-    sums = {g.c.buffer for g in products}
-    leaves = [x.stmt for x in walk_plan(PSeq((s,))) if isinstance(x, PScalar)] if s is not None else []
-    stores = [x for x in leaves if isinstance(x, Store) and x.buffer not in sums]
-    picks = [e for x in stores for e in walk_expr(x.value) if isinstance(e, Select)]
-    return any(isinstance(x, Load) and x.buffer in sums for e in picks for x in (e.a, e.b))
 
 
 def _touch(s: PStmt, reads: set[Buffer], writes: set[Buffer], inside: bool = False) -> bool:
