@@ -82,7 +82,7 @@ BROUGHT = Weighted(m=64, bn=128, threads=256, k=320, stages=3)  # by the copy en
 COPIED = Weighted(m=64, bn=128, threads=256, k=192, times=2)  # by the threads
 FAULTS = {
     "the copy engine is not waited for": (BROUGHT, "mbarrier_wait(full + stage, phase);", "", ""),
-    "the phase stays": (BROUGHT, "phase ^= stage == 2;", "", ""),
+    "the phase stays": (BROUGHT, "phase ^= stage == 3;", "", ""),
     "too few bytes expected": (BROUGHT, "mbarrier_expect(full + stage, 24576)", "mbarrier_expect(full + stage, 24560)", ""),
     "another version": (BROUGHT, "wgmma_descriptor(A_s + stage * 4096", "wgmma_descriptor(A_s + (stage + 1) % 3 * 4096", ""),
     "a version is filled while it is read": (BROUGHT, "__syncthreads();  // for every thread; and", "// for every thread; and", ""),

@@ -344,7 +344,8 @@ class _Builder:
         read = sum(b.scope is Scope.GLOBAL for b in touched(self.found.epilogue)[0])
         least = 4 if read else 1  # bytes: what is loaded beside 16-bit results takes as many registers as beside wide ones
         held = sum(-(-layout.registers * max(b.dtype.bytes, least) // 4) for b, layout in fragments.items())
-        stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=0)
+        by_threads = 32 if self.anywhere else 0  # bodies whose threads bring operands as well have been swept by themselves
+        stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=by_threads)
         m, n = static_shape(self.found.acc)
         return product_strain((m, n, stored), held, computes, read, self.rung, self._registers()[1])
 
