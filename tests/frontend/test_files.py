@@ -99,6 +99,11 @@ KERNEL = "@T.prim_func\ndef k(O: T.Tensor((1,), 'int32')):\n    with T.Kernel(1,
         (KERNEL + "n = 2\n", {"k": 2}),
         ("L = [[1], 2]\n" + KERNEL.replace("= n", "= len(L) * 10 + len(L[0])") + "L.append(2)\nL[0].append(3)\n", {"k": 21}),
         ("C = {'n': 1}\nD = C\n" + KERNEL.replace("= n", "= C['n'] + D['n'] * 10 + (C is D) * 100") + "D['n'] = 2\n", {"k": 111}),
+        ("n = 1\ndef f():\n    return n\n" + KERNEL.replace("= n", "= f()") + "n = 2\n", {"k": 1}),
+        ("L = [1]\ndef g():\n    return L[0]\ndef f():\n    return g()\n" + KERNEL.replace("= n", "= f()")
+         + "L[0] = 2\ndef g():\n    return 7\n", {"k": 1}),
+        ("n = 1\n@T.macro\ndef put(O):\n    O[0] = n\n" + KERNEL.replace("O[0] = n", "put(O)") + "n = 2\n", {"k": 1}),
+        ("def f(i):\n    return n if i == 0 else f(i - 1)\nn = 1\n" + KERNEL.replace("= n", "= f(2)") + "n = 2\n", {"k": 1}),
         ("KS = {}\nfor n in (3, 4):\n" + "".join(f"    {line}\n" for line in KERNEL.splitlines()) + "    KS[n] = k\na = KS[3]\nb = KS[4]\n", {"a": 3, "b": 4}),
         ("def make(ks):\n    for n in (5, 6):\n" + "".join(f"        {line}\n" for line in KERNEL.splitlines())
          + "        ks.append(k)\n    return ks\nks = make([])\na = ks[0]\nb = ks[1]\n", {"a": 5, "b": 6}),

@@ -148,14 +148,30 @@ def apply_marker(m: Machine, marker: Marker, args: tuple[Value, ...], kwargs: Kw
     return replace(marker, options={**marker.options, **positional, **kwargs})
 
 
+def _mentioned(function: Function) -> frozenset[str]:
+    """The names in a function and in those that it may call."""
+    names: set[str] = set()
+    left, seen = [function], {id(function.node)}
+    while left:
+        f = left.pop()
+        own = {n.value for n in walk(f.node) if isinstance(n, cst.Name)}
+        names |= own
+        scope: Frame | None = f.frame
+        while scope is not None:
+            called = [v for n in own if isinstance(v := scope.names.get(n), Function) and id(v.node) not in seen]
+            seen.update(id(v.node) for v in called)
+            left.extend(called)
+            scope = scope.parent
+    return frozenset(names)
+
+
 def decorate(m: Machine, function: Function, marker: Marker) -> Value:
     """A function under one more decorator of the language."""
     kinds = {"prim_func": "prim", "macro": "macro", "jit": "jit", "lazy_jit": "jit"}
     kind = kinds.get(marker.name, function.kind)
     result = replace(function, kind=kind, markers=(*function.markers, marker))
     if marker.name == "prim_func" and function.kind != "prim":
-        mentioned = frozenset(n.value for n in walk(result.node) if isinstance(n, cst.Name))
-        kernel = KernelValue(replace(result, frame=frozen(result.frame, mentioned, m.spoiled, {})), scope=result.frame)
+        kernel = KernelValue(replace(result, frame=frozen(result.frame, _mentioned(result), m.spoiled, {})), scope=result.frame)
         m.created.append(kernel)
         return kernel
     return result

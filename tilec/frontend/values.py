@@ -9,7 +9,7 @@ Host values (int, str, list, dict, ...) are Python's own; values of the language
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -101,15 +101,25 @@ class Frame:
 def frozen(frame: Frame, mentioned: frozenset[str], keep: Container[int], held: dict[int, Value]) -> Frame:
     """A scope with the values that its names have now: a kernel is made where its function is decorated, whatever is bound later.
 
-    Containers that the kernel has `mentioned` are copied, for they may change later; those with an id in `keep` are not. `held` has
-    the copies by the id of what they are copies of.
+    Containers that the kernel or a function it calls has `mentioned` are copied, for they may change later; those with an id in `keep`
+    are not. Functions that are mentioned see frozen scopes themselves. `held` has the copies by the id of what they are copies of.
     """
+    if id(frame) in held:
+        known: Frame = held[id(frame)]
+        return known
     parent = None if frame.parent is None else frozen(frame.parent, mentioned, keep, held)
-    names = {n: _copied(v, keep, held) if n in mentioned else v for n, v in frame.names.items()}
-    return Frame(
-        frame.source, names, parent, frame.module, frame, frame.locals, frame.outer, frame.dsl, frame.depth, frame.kernel, frame.klass,
+    result = held[id(frame)] = Frame(
+        frame.source, {}, parent, frame.module, frame, frame.locals, frame.outer, frame.dsl, frame.depth, frame.kernel, frame.klass,
         frame.method,
     )  # fmt: skip
+    for name, value in frame.names.items():
+        if name not in mentioned:
+            result.names[name] = value
+        elif isinstance(value, Function):
+            result.names[name] = replace(value, frame=frozen(value.frame, mentioned, keep, held))
+        else:
+            result.names[name] = _copied(value, keep, held)
+    return result
 
 
 def _copied(value: Value, keep: Container[int], held: dict[int, Value]) -> Value:
