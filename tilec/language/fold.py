@@ -2,7 +2,8 @@
 
     fold_binary("add", Const(2**31 - 1, INT32), Const(1, INT32), INT32) -> Const(-2**31, INT32)
 
-Float results are computed in double and rounded once to the type, which is exact for `+ - * /` of the narrower types.
+Float results are computed in double and rounded once to the type, which is exact for `+ - * /` of the narrower types; `//` is not and is
+rounded step by step.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import operator
 from collections.abc import Callable
 
 from tilec.analysis.rounding import round_float
-from tilec.ir.dtypes import BOOL, DType, wrap
+from tilec.ir.dtypes import BOOL, FLOAT32, FLOAT64, DType, wrap
 from tilec.ir.expr import Const
 from tilec.language.constants import convert
 
@@ -26,7 +27,9 @@ def fold_binary(op: str, a: Const, b: Const, dtype: DType) -> Const:
     if dtype is BOOL:
         return Const(_bool_binary(op, bool(a.value), bool(b.value)), BOOL)
     if dtype.is_float:
-        return Const(round_float(_float_binary(op, float(a.value), float(b.value)), dtype), dtype)
+        x, y = float(a.value), float(b.value)
+        exact = _floor_divide(x, y, dtype) if op == "floordiv" else _float_binary(op, x, y)
+        return Const(round_float(exact, dtype), dtype)
     return Const(wrap(_int_binary(op, int(a.value), int(b.value), dtype), dtype), dtype)
 
 
@@ -78,8 +81,6 @@ def _float_binary(op: str, a: float, b: float) -> float:
             return a * b
         case "div":
             return _divide(a, b)
-        case "floordiv":
-            return _divide(a, b) if b == 0 else math.nan if math.isinf(a) else a // b
         case "mod":
             return math.nan if b == 0 or math.isinf(a) else a % b
         case "min" | "max":
@@ -88,6 +89,24 @@ def _float_binary(op: str, a: float, b: float) -> float:
             return _power(a, b)
         case _:
             raise FoldError(f"`{op}` is not defined for floats")
+
+
+def _floor_divide(a: float, b: float, dtype: DType) -> float:
+    """Python's `a // b` in the steps in which the generated code takes it, each rounded: quotients of more digits than the type has
+    depend on them."""
+    if b == 0 or math.isinf(a) or math.isnan(a) or math.isnan(b):
+        return _divide(a, b) if b == 0 else math.nan
+    kind = FLOAT64 if dtype is FLOAT64 else FLOAT32
+    m = math.fmod(a, b)
+    q = round_float(_divide(round_float(a - m, kind), b), kind)
+    if m != 0 and (b < 0) != (m < 0):
+        q = round_float(q - 1, kind)
+    if q == 0:
+        return math.copysign(0.0, a) * math.copysign(1.0, b)
+    if math.isinf(q):
+        return q
+    whole = float(math.floor(q))
+    return round_float(whole + 1, kind) if q - whole > 0.5 else whole
 
 
 def _divide(a: float, b: float) -> float:
