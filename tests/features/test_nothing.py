@@ -126,3 +126,12 @@ def test_a_grid_of_fewer_than_no_blocks_is_an_error() -> None:
     with pytest.raises(CompileError) as caught:
         compile_text(GRID, {"N": -32})
     assert caught.value.diagnostics[0].code in ("TL0401", "TL0304", "TL0207", "TL0310")
+
+
+@pytest.mark.parametrize("grid", ["0", "4, 0", "T.ceildiv(64, 16), 0x0"])
+def test_a_grid_that_is_written_as_none_is_an_error(grid: str) -> None:
+    text = f"import tilelang.language as T\n@T.prim_func\ndef k(A: T.Tensor((64,), 'float32')):\n    with T.Kernel({grid}, threads=32):\n        A[0] = 1\n"
+    with pytest.raises(CompileError) as caught:
+        compile_text(text)
+    (found,) = caught.value.diagnostics
+    assert found.code == "TL0401" and "got 0" in str(found) and found.span.line == 4

@@ -55,6 +55,7 @@ def _items(m: Machine, node: cst.With, k: int, frame: Frame) -> Flow:
     target = item.asname.name if item.asname is not None else None
     match value:
         case KernelSpec():
+            _check_written(m, item.item, frame)
             _launch(m, value, target, lambda: _items(m, node, k + 1, frame), frame, assigned(node.body), span)
         case Var():  # an index of T.launch_thread, or a name of T.let
             if target is not None:
@@ -66,6 +67,14 @@ def _items(m: Machine, node: cst.With, k: int, frame: Frame) -> Flow:
         case _:
             raise m.fail("TL0102", f"{hostops.kind(value)} is not a context manager that the compiler knows", span)
     return None
+
+
+def _check_written(m: Machine, call: cst.BaseExpression, frame: Frame) -> None:
+    """Refuses an extent of a grid that is written as 0: where sizes lead to 0 there is nothing to do, but nobody asks for that."""
+    for arg in call.args if isinstance(call, cst.Call) else ():
+        if arg.keyword is None and isinstance(arg.value, cst.Integer) and arg.value.evaluated_value == 0:
+            text = "the extents of a grid must be at least 1, got 0"
+            raise m.fail("TL0401", text, frame.source.span(arg.value), help="write the number of blocks, as in T.Kernel(T.ceildiv(N, 128))")
 
 
 def _nothing(flow: Flow) -> None:
