@@ -336,9 +336,7 @@ class LoopWriter:
         levels, _ = self.levels(s.how, s.digits, 1, True, facts)
         known = self.within(s.how, s.digits, facts)
         values = self.values(s.vars, s.values, None, None, known)
-        inside = known
-        for v, e in zip(s.vars, s.values, strict=True):
-            inside = inside.with_range(v, 0, _top(e, known), divisor=s.chunk if v is s.vars[-1] else 1)
+        inside = _of_chunks(s, known)
         size = s.chunk * s.src.dtype.bytes
         function = f"cp_async_{size}"
         spell.need(f"{function}_zfill" if s.valid is not None else function)
@@ -350,7 +348,6 @@ class LoopWriter:
         guard = "" if s.guard is None else spell.expr(s.guard, known)
         return nest(levels, values, guard, body)
 
-
     def held_copy(self, s: AsyncCopy, held: str, put: bool, facts: Facts) -> str:
         """The loads of a copy by way of the registers `held`, or its stores."""
         spell = self.spell
@@ -358,9 +355,7 @@ class LoopWriter:
             levels, _ = self.levels(s.how, s.digits, 1, True, facts)
             known = self.within(s.how, s.digits, facts)
             values = self.values(s.vars, s.values, None, None, known)
-            inside = known
-            for v, e in zip(s.vars, s.values, strict=True):
-                inside = inside.with_range(v, 0, _top(e, known), divisor=s.chunk if v is s.vars[-1] else 1)
+            inside = _of_chunks(s, known)
             one = f"{held}[{spell.var(s.digits[0]) if s.digits else 0}]"
             if put:
                 spell.need("store_vec")
@@ -387,6 +382,14 @@ def _plain_copy(s: Store, spell: Spelling) -> bool:
 def _after(s: PStmt, facts: Facts) -> Facts:
     """Facts behind a statement."""
     return facts.with_let(s.stmt.var, s.stmt.value) if isinstance(s, PScalar) and isinstance(s.stmt, Let) else facts
+
+
+def _of_chunks(s: AsyncCopy, facts: Facts) -> Facts:
+    """Facts with the ranges of a copy's variables, the last of which counts whole chunks."""
+    inside = facts
+    for v, e in zip(s.vars, s.values, strict=True):
+        inside = inside.with_range(v, 0, _top(e, facts), divisor=s.chunk if v is s.vars[-1] else 1)
+    return inside
 
 
 def _top(e: Expr, facts: Facts) -> int | None:

@@ -139,6 +139,11 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
         yield from walk_stmt(c)
 
 
+def flat(s: Stmt) -> list[Stmt]:
+    """The statements of a body with nested sequences opened."""
+    return [x for child in s.body for x in flat(child)] if isinstance(s, Seq) else [s]
+
+
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The direct expressions of a statement (those of regions included), not those of the statements inside it."""
     found: list[Expr] = []

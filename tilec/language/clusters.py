@@ -15,7 +15,7 @@ from typing import Any
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Scope, Var, VarKind
 from tilec.ir.tile import Barrier, BulkCopy, Copy, If, Region, Seq, Stmt
-from tilec.ir.visit import buffers_of, map_expr, walk_stmt
+from tilec.ir.visit import buffers_of, flat, map_expr, walk_stmt
 from tilec.language.access import as_expr, buffer_label, host_int
 from tilec.language.arith import binary
 from tilec.language.barriers import barrier_of
@@ -183,7 +183,7 @@ def _seen_from(b: Builder, e: Expr, table: dict[Var, Expr], source: Buffer) -> E
 def meet_around_peers(body: Stmt) -> Stmt:
     """The body of a launch with the cluster barriers in front of the first and behind the last access to another block that the
     author left out: a block must have begun before others reach into its memory, and must not end before they are done."""
-    stmts = _flat(body)
+    stmts = flat(body)
     reaching = [n for n, s in enumerate(stmts) if _reaches(s)]
     if not reaching:
         return body
@@ -194,10 +194,6 @@ def meet_around_peers(body: Stmt) -> Stmt:
     if not any(n < first for n in meets):
         stmts.insert(first, Barrier("cluster"))
     return Seq(tuple(stmts), body.span)
-
-
-def _flat(s: Stmt) -> list[Stmt]:
-    return [x for child in s.body for x in _flat(child)] if isinstance(s, Seq) else [s]
 
 
 def _reaches(s: Stmt) -> bool:

@@ -18,7 +18,7 @@ from tilec.record import record
 from tilec.ir.dtypes import INT32, DType, int_range
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Load, Scope, Select, Var
 from tilec.ir.tile import Alloc, Atomic, Copy, Fill, If, Parallel, Reduce, Region, Seq, Stmt, Store
-from tilec.ir.visit import map_stmt, replace_buffers, walk_stmt
+from tilec.ir.visit import flat, map_stmt, replace_buffers, walk_stmt
 from tilec.language.access import as_expr, buffer_label, element
 from tilec.language.alloc import alloc_shared
 from tilec.language.bind import Entry, works
@@ -124,20 +124,16 @@ def settle(b: Builder, body: Stmt) -> Stmt:
 
 def _direct(loop: Parallel, buffer: Buffer) -> Iterable[tuple[Atomic, Expr | None]]:
     """The contributions that stand in the body of a loop itself, or alone under one condition there."""
-    for s in _flat(loop.body):
+    for s in flat(loop.body):
         match s:
             case Atomic() if s.buffer is buffer:
                 yield s, None
-            case If(cond, then, orelse) if not _flat(orelse):
-                inside = _flat(then)
+            case If(cond, then, orelse) if not flat(orelse):
+                inside = flat(then)
                 if len(inside) == 1 and isinstance(inside[0], Atomic) and inside[0].buffer is buffer:
                     yield inside[0], cond
             case _:
                 pass
-
-
-def _flat(s: Stmt) -> list[Stmt]:
-    return [x for c in s.body for x in _flat(c)] if isinstance(s, Seq) else [s]
 
 
 def _part(loop: Parallel, s: Atomic) -> _Part | None:
@@ -183,8 +179,8 @@ def _with_reductions(loop: Parallel, found: list[tuple[Atomic, Expr | None]]) ->
         table[id(s)] = Store(tile, loop.vars, value, s.span)
         after.append(Reduce(_REDUCES[s.op], _whole(tile), _whole(s.buffer), part.over, False, span=s.span))
     inside: list[Stmt] = []
-    for x in _flat(loop.body):
-        one = next((s for s, cond in found if x is s or (cond is not None and isinstance(x, If) and _flat(x.then)[:1] == [s])), None)
+    for x in flat(loop.body):
+        one = next((s for s, cond in found if x is s or (cond is not None and isinstance(x, If) and flat(x.then)[:1] == [s])), None)
         inside.append(x if one is None else table[id(one)])
     return Seq((*before, replace(loop, body=Seq(tuple(inside), loop.span)), *after), loop.span)
 

@@ -13,7 +13,7 @@ from tilec.analysis.facts import Facts
 from tilec.analysis.ranges import divisor
 from tilec.ir.expr import Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Scope, Unary, Var
 from tilec.ir.tile import Atomic, For, If, Let, Seq, Stmt, Store
-from tilec.ir.visit import expr_children, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.visit import expr_children, flat, stmt_exprs, storage, walk_expr, walk_stmt
 
 
 @record
@@ -132,11 +132,11 @@ def nest(body: Sequence[Stmt], at: Chunk, facts: Facts, carried: tuple[Let, ...]
             moving.append(s)
         facts = facts.with_let(s.var, s.value)
         at = Chunk(at.var, at.width, at.facts.with_let(s.var, s.value), at.opaque - {s.var} if steady else at.opaque)
-    if len(rest) == 1 and isinstance(rest[0], If) and not _flat(rest[0].orelse) and _steady(rest[0].cond, at, body):
+    if len(rest) == 1 and isinstance(rest[0], If) and not flat(rest[0].orelse) and _steady(rest[0].cond, at, body):
         s = rest[0]
         deeper = Chunk(at.var, at.width, at.facts.assume(s.cond), at.opaque)
         names = tuple(x for x in moving if isinstance(x, Let))
-        return Nest(tuple(lead), s, nest(_flat(s.then), deeper, facts.assume(s.cond), names), (), facts)
+        return Nest(tuple(lead), s, nest(flat(s.then), deeper, facts.assume(s.cond), names), (), facts)
     return Nest(tuple(lead), None, None, (*moving, *rest), facts)
 
 
@@ -148,10 +148,6 @@ def _is_place(s: Let) -> bool:
 def _steady(e: Expr, at: Chunk, body: Sequence[Stmt]) -> bool:
     written = {storage(s.buffer) for top in body for s in walk_stmt(top) if isinstance(s, Store | Atomic)}
     return same(e, at) and not any(isinstance(x, Load) and storage(x.buffer) in written for x in walk_expr(e))
-
-
-def _flat(s: Stmt) -> list[Stmt]:
-    return [x for c in s.body for x in _flat(c)] if isinstance(s, Seq) else [s]
 
 
 def bound_inside(body: Iterable[Stmt]) -> frozenset[Var]:

@@ -24,6 +24,7 @@ from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.pipelines import rename
 from tilec.plan.plan import PBarrier, PSeq
 
+
 def fetched(
     copies: Sequence[Copy], var: Var, ahead: Var, stages: int, tiles: Callable[[Buffer], SharedLayout], facts: Facts
 ) -> tuple[PBulkFetch, frozenset[int]] | None:

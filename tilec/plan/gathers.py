@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tilec.ir.expr import Cast, Const, Expr, Load, Logical, Scope, Select, Unary, Var
 from tilec.ir.dtypes import BOOL
-from tilec.ir.tile import If, Let, Parallel, Seq, Stmt, Store
-from tilec.ir.visit import map_stmt, substitute, walk_expr
+from tilec.ir.tile import If, Let, Parallel, Stmt, Store
+from tilec.ir.visit import flat, map_stmt, substitute, walk_expr
 from tilec.plan.domains import static, static_shape
 
 
@@ -22,7 +22,7 @@ def gather(s: Parallel, lets: Mapping[Var, Expr]) -> Parallel | None:
     Names bound in it, and those of `lets`, are spelled out.
     """
     known = dict(lets)
-    body = _flat(s.body)
+    body = flat(s.body)
     for x in body[:-1]:
         if not isinstance(x, Let):
             return None
@@ -57,10 +57,6 @@ def source(s: Parallel) -> tuple[Load, Expr | None]:
     return value, None
 
 
-def _flat(s: Stmt) -> list[Stmt]:
-    return [x for child in s.body for x in _flat(child)] if isinstance(s, Seq) else [s]
-
-
 def _inlined(e: Expr, known: Mapping[Var, Expr]) -> Expr:
     while any(isinstance(x, Var) and x in known for x in walk_expr(e)):
         e = substitute(e, known)
@@ -73,7 +69,7 @@ def _store(s: Stmt) -> Store | None:
         return s
     if not isinstance(s, If):
         return None
-    arms = [_flat(s.then), _flat(s.orelse)]
+    arms = [flat(s.then), flat(s.orelse)]
     if any(len(a) != 1 for a in arms):
         return None
     yes, no = (_store(a[0]) for a in arms)

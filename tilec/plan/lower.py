@@ -21,7 +21,7 @@ from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
     Reduce, Scan, Seq, Stmt, Store, Trap, While,
 )  # fmt: skip
-from tilec.ir.visit import stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import flat, stmt_children, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.access import (
@@ -40,7 +40,7 @@ from tilec.plan.held_copies import held_copy
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.loop_parts import alone, indexed, register_digits, spread
 from tilec.plan.masks import settled, unmasked
-from tilec.plan.pipelines import Split, flat, rename, split, split_branch, touched, used_outside
+from tilec.plan.pipelines import Split, rename, split, split_branch, touched, used_outside
 from tilec.plan.plan import (
     THREAD, AsyncCopy, Element, ElementKey, FillRegisters, InMemory, InRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, PReduce, PScalar,
     PScan, PSeq, PStmt, PWhile, Stepped, TileLoop,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Parallel, Seq, Stmt, Store
-from tilec.ir.visit import map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import flat, map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
 from tilec.plan.gathers import gather, source
 
@@ -33,13 +33,6 @@ class Split:
     why: str = ""
     cond: Expr | None = None
     gathers: tuple[Parallel, ...] = ()
-
-
-def flat(body: Stmt) -> list[Stmt]:
-    """The statements of a body with nested sequences opened."""
-    if isinstance(body, Seq):
-        return [s for child in body.body for s in flat(child)]
-    return [body]
 
 
 def touched(stmts: Sequence[Stmt]) -> tuple[set[Buffer], set[Buffer]]:

@@ -18,7 +18,7 @@ from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
 from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Parallel, Seq, Stmt
-from tilec.ir.visit import buffers_of, regions, storage, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, flat, regions, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
@@ -44,7 +44,7 @@ from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
-from tilec.plan.pipelines import flat, touched
+from tilec.plan.pipelines import touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
 from tilec.plan.operands import operands_in_place

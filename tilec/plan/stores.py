@@ -98,8 +98,6 @@ def _inside(s: PStmt) -> PStmt:
             return s
 
 
-
-
 def _meets(s: PStmt) -> bool:
     """True for a barrier, and for loops, whose steps may begin with one."""
     return (isinstance(s, PBarrier) and s.kind != "copies") or isinstance(s, Pipeline | PFor | PWhile)

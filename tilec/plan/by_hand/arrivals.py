@@ -17,8 +17,8 @@ from dataclasses import replace
 from tilec.analysis.teams import Teams
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Load, Logical
-from tilec.ir.tile import Break, BulkCopy, Continue, If, Mbarrier, Seq, Stmt, While
-from tilec.ir.visit import map_stmt, storage, walk_expr, walk_stmt
+from tilec.ir.tile import Break, BulkCopy, Continue, If, Mbarrier, Stmt, While
+from tilec.ir.visit import flat, map_stmt, storage, walk_expr, walk_stmt
 from tilec.plan.by_hand.checks import by_thread, walk_takers
 from tilec.record import record
 
@@ -55,7 +55,7 @@ def arrive_each(body: Stmt, teams: Teams) -> Stmt:
 
 def _elected(s: Stmt, takers: list[int] | None, teams: Teams) -> _Elected | None:
     """What an `if` is when it holds nothing but arrivals, by one thread of each group of those that come to it."""
-    if not isinstance(s, If) or not takers or any(True for _ in _flat(s.orelse)) or not _arrivals(s.then):
+    if not isinstance(s, If) or not takers or flat(s.orelse) or not _arrivals(s.then):
         return None
     if any(by_thread(a.index, teams) or any(isinstance(x, Load) for x in walk_expr(a.index)) for a in _arrivals(s.then)):
         return None
@@ -110,17 +110,9 @@ def _groups(body: Stmt, found: dict[int, _Elected]) -> dict[Buffer, int]:
 
 def _arrivals(s: Stmt) -> list[Mbarrier]:
     """The arrivals that a branch holds; none when it holds anything else."""
-    found = list(_flat(s))
+    found = flat(s)
     arrivals = [x for x in found if isinstance(x, Mbarrier) and x.kind == "arrive" and x.buffer.peer is None]
     return arrivals if len(arrivals) == len(found) else []
-
-
-def _flat(s: Stmt) -> Iterator[Stmt]:
-    if isinstance(s, Seq):
-        for c in s.body:
-            yield from _flat(c)
-    else:
-        yield s
 
 
 def _conjuncts(e: Expr) -> Iterator[Expr]:

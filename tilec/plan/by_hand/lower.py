@@ -16,11 +16,10 @@ from tilec.analysis.ranges import divisor
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Binary, Buffer, Const, Expr, Scope
 from tilec.ir.tile import Barrier, BulkCopy, Control, Copy, For, Gemm, If, Mbarrier, Parallel, Region, Stmt, While
-from tilec.ir.visit import stmt_exprs, storage, walk_stmt
+from tilec.ir.visit import flat, stmt_exprs, storage, walk_stmt
 from tilec.plan.by_hand.tiles import bulk_boxes, operand_fits
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import add, static
-from tilec.plan.pipelines import flat
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.by_hand.queued import InFlight, left_in_flight
 from tilec.plan.lower import Lowering

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tilec.ir.expr import Buffer, Expr, Load, Scope, Select
 from tilec.ir.tile import Barrier, For, If, Let, Mbarrier, Seq, Stmt, Store
-from tilec.ir.visit import buffers_of, stmt_children, stmt_exprs, storage, walk_expr, walk_stmt
+from tilec.ir.visit import buffers_of, flat, stmt_children, stmt_exprs, storage, walk_expr, walk_stmt
 from tilec.record import record
 
 
@@ -38,7 +38,7 @@ def left_in_flight(body: Stmt) -> InFlight:
         found: dict[int, tuple[For, ...]] = {}
         for s in walk_stmt(branch):
             if isinstance(s, Seq):
-                found |= _in_front(tuple(_flat(s)))
+                found |= _in_front(tuple(flat(s)))
         copies = {id(c): storage(_store(c).buffer) for group in found.values() for c in group}
         if copies and not _orders_more(branch) and not _touches(branch, copies):
             out.arrivals.update({key: tuple(map(id, group)) for key, group in found.items()})
@@ -58,16 +58,8 @@ def _branches(s: Stmt) -> Iterator[Stmt]:
 
 def _is_branch(s: Stmt) -> bool:
     """True for a side that is nothing but another branch, as `elif` makes it."""
-    parts = list(_flat(s))
+    parts = flat(s)
     return len(parts) == 1 and isinstance(parts[0], If)
-
-
-def _flat(s: Stmt) -> Iterator[Stmt]:
-    if isinstance(s, Seq):
-        for c in s.body:
-            yield from _flat(c)
-    else:
-        yield s
 
 
 def _in_front(stmts: tuple[Stmt, ...]) -> dict[int, tuple[For, ...]]:
@@ -92,13 +84,13 @@ def _copies(s: Stmt) -> tuple[For, ...] | None:
         return None
     if _is_copy(s):
         return (s,)
-    found = [_copies(c) for c in _flat(s.body)]
+    found = [_copies(c) for c in flat(s.body)]
     return None if any(f is None for f in found) else tuple(c for f in found if f is not None for c in f)
 
 
 def _is_copy(s: For) -> bool:
     """True for neighbours in global memory that go to a shared tile."""
-    parts = list(_flat(s.body))
+    parts = flat(s.body)
     if s.kind != "vectorized" or len(parts) != 1 or not isinstance(parts[0], Store):
         return False
     value = parts[0].value.a if isinstance(parts[0].value, Select) else parts[0].value
@@ -108,7 +100,7 @@ def _is_copy(s: For) -> bool:
 
 def _store(s: For) -> Store:
     """The store that is all of a copy."""
-    (store,) = _flat(s.body)
+    (store,) = flat(s.body)
     assert isinstance(store, Store)
     return store
 

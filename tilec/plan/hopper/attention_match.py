@@ -19,12 +19,12 @@ from tilec.ir.dtypes import FLOAT32, INT32
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Load, Logical, Scope, Select, Unary, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Atomic, Barrier, Copy, Fill, For, Gemm, Let, Parallel, Scan, Stmt, Store, While
-from tilec.ir.visit import storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import flat, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import add, paired, static, whole
 from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, unfit
 from tilec.plan.hopper.parts import direct_stores
 from tilec.plan.hopper.plan import WARP_GROUP
-from tilec.plan.pipelines import flat, split, touched, used_outside
+from tilec.plan.pipelines import split, touched, used_outside
 
 
 @record

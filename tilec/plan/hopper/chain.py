@@ -20,7 +20,7 @@ from tilec.analysis.facts import Facts
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const, Expr, Scope, Var
 from tilec.ir.tile import Copy, Fill, Gemm, Let, Parallel, Reduce, Seq, Stmt, Store
-from tilec.ir.visit import substitute, walk_stmt
+from tilec.ir.visit import flat, substitute, walk_stmt
 from tilec.layout import atoms
 from tilec.layout.fragment import FragmentLayout, same_map
 from tilec.layout.shared import CHUNK, SharedLayout
@@ -35,7 +35,7 @@ from tilec.plan.hopper.softmax import folded
 from tilec.plan.ladder import next_rung, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Setting
-from tilec.plan.pipelines import flat, touched
+from tilec.plan.pipelines import touched
 from tilec.plan.plan import (
     THREAD,
     Chained,

@@ -17,12 +17,12 @@ from tilec.ir.dtypes import BFLOAT16, FLOAT16, FLOAT32
 from tilec.ir.expr import Buffer, Cast, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, Let, Parallel, Scan, Seq, Stmt, Store, While
-from tilec.ir.visit import storage, walk_expr, walk_stmt
+from tilec.ir.visit import flat, storage, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, static_shape, whole
 from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, uses_threads
 from tilec.plan.hopper.parts import direct_stores
 from tilec.plan.legal import full
-from tilec.plan.pipelines import flat, split, touched, used_outside
+from tilec.plan.pipelines import split, touched, used_outside
 
 
 @record

@@ -15,14 +15,13 @@ from tilec.analysis.simplify import simplify
 from tilec.ir.dtypes import FLOAT32, INT32
 from tilec.ir.expr import Buffer, Compare, Const, Expr, Load, Logical, Scope, Var
 from tilec.ir.tile import Atomic, Copy, If, Parallel, Stmt
-from tilec.ir.visit import substitute
+from tilec.ir.visit import flat, substitute
 from tilec.layout import atoms
 from tilec.layout.fragment import same_map
 from tilec.plan.domains import static, static_shape
 from tilec.plan.hopper.parts import bulk_store_of, cast_by_pairs, touched_elsewhere
 from tilec.plan.hopper.plan import Staging, TensorMap
 from tilec.plan.lower import Lowering, Setting
-from tilec.plan.pipelines import flat
 from tilec.plan.plan import BulkAdd, BulkStore, PStmt
 from tilec.plan.copy_engine import unreachable
 

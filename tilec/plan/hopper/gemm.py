@@ -97,16 +97,11 @@ def plan_gemm(r: Request) -> list[Variant] | str:
         return recognised
     r, found, remarks = recognised
     number, rung = rung_of(r.choice, "product", r.symbol)
-    m, n = static_shape(found.acc)
-    k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
-    consumers = _consumers(m, n, found)
-    if isinstance(consumers, str):
-        return consumers
     facts = mapped_facts(r, found.copies)
-    join = _join(found, k, facts)
-    operands = _operands(found, k * join, m // consumers, facts)
-    if isinstance(operands, str):
-        return operands
+    shared = _shares(found, facts)
+    if isinstance(shared, str):
+        return shared
+    consumers, join, operands = shared
     if rung.portable:
         return f"{rung.why}: its products spill registers whatever else is tried"
     out = _Builder(r, found, facts, consumers, join, *operands, rung=rung).variant()
@@ -166,18 +161,13 @@ def plan_lines(r: Request) -> Variant | str:
     if isinstance(recognised, str):
         return recognised
     r, found, remarks = recognised
-    m, n = static_shape(found.acc)
-    k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
-    consumers = _consumers(m, n, found)
-    if isinstance(consumers, str):
-        return consumers
+    facts = Facts().with_launch(r.launch, (128, 1, 1))
+    shared = _shares(found, facts, anywhere=True)
+    if isinstance(shared, str):
+        return shared
+    consumers, join, operands = shared
     if consumers > 2:
         return "three warp groups of consumers leave threads that bring operands too few registers"
-    facts = Facts().with_launch(r.launch, (128, 1, 1))
-    join = _join(found, k, facts)
-    operands = _operands(found, k * join, m // consumers, facts, anywhere=True)
-    if isinstance(operands, str):
-        return operands
     start, stop = (substitute(e, found.resolved) for e in (found.loop.start, found.loop.stop))
     inside = facts.with_loop(found.loop.var, start, stop, Const(join, INT32))
     for o in operands:
@@ -187,6 +177,18 @@ def plan_lines(r: Request) -> Variant | str:
     if isinstance(out, Variant) and out.strain > 0:
         return "its products may need more registers than there are"
     return replace(out, remarks=(*remarks, *out.remarks)) if isinstance(out, Variant) else out
+
+
+def _shares(found: Match, facts: Facts, anywhere: bool = False) -> tuple[int, int, tuple[Operand, Operand]] | str:
+    """How many warp groups multiply, how many steps of the author's loop go together, and both operands; or why there are none."""
+    m, n = static_shape(found.acc)
+    k = static_shape(found.gemm.a.buffer)[0 if found.gemm.trans_a else 1]
+    consumers = _consumers(m, n, found)
+    if isinstance(consumers, str):
+        return consumers
+    join = _join(found, k, facts)
+    operands = _operands(found, k * join, m // consumers, facts, anywhere)
+    return operands if isinstance(operands, str) else (consumers, join, operands)
 
 
 def _consumers(m: int, n: int, found: Match) -> int | str:

@@ -12,10 +12,10 @@ from tilec.ir.dtypes import FLOAT32
 from tilec.ir.expr import WARP_CALLS, Buffer, Call, Compare, Const, Expr, Load, Scope, Var
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, Barrier, Copy, Fill, For, Gemm, If, Let, Parallel, Reduce, Scan, Seq, Stmt, Store
-from tilec.ir.visit import stmt_exprs, storage, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import flat, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import paired, static, whole
 from tilec.plan.hopper.matching import KINDS, loop_with_products, resolved_lets, static_zero, unfit
-from tilec.plan.pipelines import flat, split, touched, used_outside
+from tilec.plan.pipelines import split, touched, used_outside
 
 @record
 class Match:

@@ -14,9 +14,8 @@ from tilec.analysis.simplify import simplify
 from tilec.ir.expr import Binary, Expr, Load, Scope, Var, VarKind
 from tilec.ir.kernel import Launch
 from tilec.ir.tile import Alloc, For, Gemm, Seq, Stmt
-from tilec.ir.visit import map_stmt, stmt_exprs, substitute, walk_expr, walk_stmt
+from tilec.ir.visit import flat, map_stmt, stmt_exprs, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import cast, static
-from tilec.plan.pipelines import flat
 
 
 def one_tile_a_block(launch: Launch) -> Launch:

@@ -21,8 +21,9 @@ from tilec.analysis.rounding import round_float
 from tilec.ir.dtypes import FLOAT32
 from tilec.ir.expr import Binary, Buffer, Call, Compare, Const, Expr, Load, Scope, Select, Var, VarKind
 from tilec.ir.tile import Alloc, Copy, Fill, Let, Parallel, Reduce, Stmt, Store
+from tilec.ir.visit import flat
 from tilec.plan.domains import whole
-from tilec.plan.pipelines import flat, touched
+from tilec.plan.pipelines import touched
 
 SLACK = {"exp2": 8.0, "exp": 5.5}
 """How far the maximum may lag, in the exponent of the function used: a factor of 256 or less."""
