@@ -22,7 +22,8 @@ def _needs(present: bool, what: str) -> pytest.MarkDecorator:
 
 
 needs_gxx = _needs(any(shutil.which(name) for name in (os.environ.get("TILEC_CXX", ""), "g++", "clang++") if name), "C++ compiler")
-needs_nvcc = _needs(shutil.which("nvcc") is not None, "nvcc")
+has_nvcc = shutil.which("nvcc") is not None
+needs_nvcc = _needs(has_nvcc, "nvcc")
 needs_nvrtc = _needs(importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None, "NVRTC")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compiling import compile_text, run_reference
 from tests.hopper.attention import Attention, error, reference, run, streams
-from tests.toolchain import needs_gxx
+from tests.toolchain import has_nvcc, needs_gxx
 from tilec import emulator
 
 pytestmark = needs_gxx
@@ -42,7 +42,7 @@ def test_forms(a: Attention) -> None:
         assert error(got["O"], out) < limit
         if a.lse:
             assert error(got["L"], lse) < 1e-5
-        if a.bm == 192:
+        if a.bm == 192 and (has_nvcc or not a.refill):  # the refilled one is tight: nobody vouches for its first body but ptxas
             assert "any_sync(rescale" in compiled.cu
         if n == 0:
             assert error(reference(compiled, values)["O"], out) < limit
