@@ -221,11 +221,20 @@ class _Address:
         row_step = _row_step(along, k, tile, fixed, pitch, self.k_major)
         col_step = k if self.k_major else along
         lane = f"{name}_at"
-        if col_step and self.s.layout.swizzle:
-            lane = f"({lane} ^ {f'({col_step})' if '*' in col_step else col_step})"
-        else:
-            lane = joined(lane, col_step)
-        return joined(f"{name}_tile", lane, row_step)
+        if not col_step or self.s.layout.swizzle is None:
+            return joined(f"{name}_tile", joined(lane, col_step), row_step)
+        exchanged, further = self._exchanged(col_step)
+        lane = f"({lane} ^ {f'({exchanged})' if '*' in exchanged or '%' in exchanged else exchanged})"
+        return joined(f"{name}_tile", lane, row_step, further)
+
+    def _exchanged(self, step: str) -> tuple[str, str]:
+        """The part of a step along a row that the exchange of its chunks reaches, and what it leaves alone: whole spans of 128 bytes or
+        less. Apart, the latter become constants of the instructions, where each would be an address of its own."""
+        layout = self.s.layout
+        assert layout.swizzle is not None
+        span = (layout.swizzle.mask + 1) * CHUNK // layout.itemsize
+        wide = step == "kk" and self.plan.k_steps * self.plan.step[2] > span
+        return (f"kk % {span}", f"kk / {span} * {span}") if wide else (step, "")
 
 
 def _row_step(along: str, k: str, tile: str, fixed: int, pitch: int, k_major: bool) -> str:

@@ -18,7 +18,7 @@ from tilec.ir.visit import walk_stmt
 from tilec.layout.fragment import REPLICA, Digit, FragmentLayout
 from tilec.plan.access import register_index
 from tilec.plan.domains import Access, Dims, accesses, copy_as_parallel, domain_fits, static, static_shape, whole
-from tilec.plan.ways import projected
+from tilec.plan.ways import followed, projected
 
 
 def power_up(n: int) -> int:
@@ -186,10 +186,22 @@ def domain_layout(
     for a in full:
         assert a.dims is not None
         return embed(known[a.buffer], a.dims, plain)
+    if (layout := _by_reads(found, plain, known)) is not None:
+        return layout
     moving = (a for a in usable if a.writes or (a.dims is not None and any(d is not None for d in a.dims)))
     for a in sorted(moving, key=lambda a: -prod(static_shape(a.buffer))):
         assert a.dims is not None
         return embed(known[a.buffer], a.dims, plain, wide)
+    return None
+
+
+def _by_reads(found: Sequence[Access], extents: tuple[int, ...], known: Mapping[Buffer, FragmentLayout]) -> FragmentLayout | None:
+    """The layout that a loop takes from a fragment which it reads by the counters of loops inside; None where there is none."""
+    for a in found:
+        if a.way is not None and a.buffer in known and a.way.fits(static_shape(a.buffer), extents):
+            layout = followed(known[a.buffer], a.way, extents)
+            if layout is not None:
+                return layout
     return None
 
 
@@ -226,7 +238,8 @@ def _suggestions(s: Stmt, known: Mapping[Buffer, FragmentLayout]) -> list[tuple[
     if d is None:
         return []
     _, extents, found = d
-    if not any(covers(a, extents) and a.buffer in known and domain_fits(a, extents) for a in found):
+    sizes = tuple(static(e) or 0 for e in extents)
+    if not any(covers(a, extents) and a.buffer in known and domain_fits(a, extents) for a in found) and not _by_reads(found, sizes, known):
         return []
     layout_ = domain_layout(found, extents, known)
     if layout_ is None:
@@ -255,7 +268,8 @@ def held_register(
         return register_index(held, a.dims, loop, digits) if domain_fits(a, extents) else None
     if a.way is None or not a.way.fits(static_shape(a.buffer), [static(e) for e in extents]):
         return None
-    return register_index(held, a.way.dims, a.way.widened(loop), (*digits, *a.way.counters()), a.way.parts)
+    cut = a.way.cut(held)
+    return None if cut is None else register_index(cut, a.way.dims, a.way.widened(loop), (*digits, *a.way.counters()), a.way.parts)
 
 
 def moved_bytes(stmts: Sequence[Stmt]) -> dict[Buffer, int]:

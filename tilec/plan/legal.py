@@ -27,6 +27,7 @@ from tilec.plan.domains import add, static, static_shape, whole
 from tilec.plan.fragments import domain, domain_layout, held_register, infer, propagate, row_width
 from tilec.plan.gemm_plan import GemmPlan, GemmShape
 from tilec.plan.by_hand.products import choose_by_hand, misplaced
+from tilec.plan.inside import walked_inside
 from tilec.plan.instructions import choose
 from tilec.plan.plan import THREAD
 from tilec.plan.policies import policies
@@ -114,7 +115,7 @@ def legalise(
     all warp groups of the block do so together, where they can.
     """
     body, remarks = _viewed(body)
-    body = unshifted(_expand(by_thread(snapshots(body))))
+    body = unshifted(walked_inside(_expand(by_thread(snapshots(body)))))
     for _ in range(64):
         stage = _Stage(threads, target, ieee, teams, groups)
         stage.counts, held = stage.crews(body)

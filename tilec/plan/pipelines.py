@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tilec.record import record
 from tilec.ir.expr import Buffer, Const, Expr, Load, Scope, Var
-from tilec.ir.tile import Alloc, Atomic, Break, Continue, Copy, For, If, Let, Parallel, Seq, Stmt, Store
+from tilec.ir.tile import Atomic, Break, Continue, Copy, For, If, Let, Parallel, Seq, Stmt, Store
 from tilec.ir.visit import flat, map_expr, map_stmt, pointers, regions, stmt_exprs, storage, substitute, walk_expr, walk_stmt
 from tilec.plan.domains import whole
 from tilec.plan.gathers import gather, source
@@ -160,7 +160,7 @@ def _fills_shared(s: Copy) -> bool:
 def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
     """Why a copy must stay where it is; empty when its tile allows it to run ahead."""
     tile = storage(s.dst.buffer)
-    if not whole(s.dst) and not any(isinstance(x, Alloc) and x.buffer is tile for x in body):
+    if not whole(s.dst):
         return f"only a part of {tile.name} is filled"
     return _in_the_way(tile, storage(s.src.buffer), at, body, written, outside)
 
@@ -168,8 +168,6 @@ def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outs
 def _in_the_way(tile: Buffer, read: Buffer, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
     """Why statement `at`, which fills all of `tile` from `read`, must stay where it is; empty when it need not."""
     others = [x for n, x in enumerate(body) if n != at]
-    if any(isinstance(x, Alloc) and x.buffer is tile for x in others):
-        return f"{tile.name} is new in every step"
     if tile in outside:
         return f"{tile.name} is used outside the loop"
     if read in written:

@@ -51,6 +51,7 @@ from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
+from tilec.plan.steady import steady
 from tilec.plan.stores import with_store_waits
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
@@ -108,7 +109,7 @@ class _Room:
 def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     """The plan of `kernel`, spelled `symbol` in CUDA. Raises CompileError where the target cannot do what is asked."""
     given, assumed = kernel, _row_divisors(kernel)
-    kernel = settle_sparse(kernel, DEFAULT_THREADS)
+    kernel = steady(settle_sparse(kernel, DEFAULT_THREADS))
     spread = spread_notes(given, kernel)
     extra = padded(kernel, assumed, _ieee(kernel, options)) if options.opt_level >= 3 and options.target.has_wgmma else None
     kernel = kernel if extra is None else extra.kernel
