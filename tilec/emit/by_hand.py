@@ -17,6 +17,7 @@ from tilec.emit.unused import mentions
 from tilec.ir.expr import Buffer, Expr
 from tilec.ir.visit import storage
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
+from tilec.plan.fragments import power_up
 from tilec.plan.hopper.plan import TensorMap
 
 _CONTROLS = {
@@ -36,9 +37,17 @@ def team_text(body: str, team: TeamPlan, number: str, enclosing: int) -> str:
     """The statements of a team, with its threads numbered from 0; `number` is that of a thread in the block."""
     if team.team.first == enclosing or not any(mentions(body, w) for w in ("thread", "warp", "lane")):
         return body
-    own = f"thread = {number} - {team.team.first}"
+    own = f"thread = {numbered(number, team.team.first, team.team.count)}"
     parts = [own, *(f"{w} = thread {by} 32" for w, by in (("warp", "/"), ("lane", "%")) if mentions(body, w))]
     return f"const int {', '.join(parts)};\n{body}"
+
+
+def numbered(number: str, first: int, count: int) -> str:
+    """The number of a thread among `count` from `first` on. Taken modulo a power of two that is no less, for the compiler's sake: it then
+    sees that nothing is negative, and divisions are shifts without corrections."""
+    period = power_up(count)
+    place = number if first % period == 0 else f"{number} - {first}"
+    return f"({place}) % {period}" if " " in place else f"{place} % {period}"
 
 
 def team_condition(cond: str, teams: tuple[TeamPlan | None, TeamPlan | None], plain: bool) -> str:

@@ -19,6 +19,7 @@ from tilec.emit.hopper.gemm import GemmWriter
 from tilec.emit import gemm, gemm_sparse, pipeline, prelude
 from tilec.emit.banner import banner_text
 from tilec.emit.body import BodyWriter
+from tilec.emit.by_hand import numbered
 from tilec.emit.cliteral import ctype
 from tilec.emit.launcher import launcher_text, scalar_type, signature
 from tilec.emit.manifest import comment, manifest
@@ -236,7 +237,7 @@ def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
     """Declarations of the thread numbers that the body mentions."""
     parts = []
     if any(mentions(body, w) for w in ("thread", "warp", "lane")):
-        parts.append(f"thread = {_thread_number(launch)}")
+        parts.append(f"thread = {numbered(_thread_number(launch), 0, prod(launch.threads))}")
     if mentions(body, "warp"):
         parts.append("warp = thread / 32")
     if mentions(body, "lane"):
@@ -264,7 +265,9 @@ def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
         out.append(render("kernel/raster.cu.jinja", panel=launch.panel, x=blocks[0][1], y=blocks[1][1]))
         used = used[2:]
     out += [f"const int {n} = blockIdx.{AXES[axis]};" for axis, n in used]
-    out += [f"const int {spell.var(v)} = threadIdx.{AXES[v.axis]};" for v in launch.launch.thread_vars if mentions(body, spell.var(v))]
+    for v in launch.launch.thread_vars:
+        if mentions(body, spell.var(v)):
+            out.append(f"const int {spell.var(v)} = {numbered(f'threadIdx.{AXES[v.axis]}', 0, launch.threads[v.axis])};")
     return out
 
 
