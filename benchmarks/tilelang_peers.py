@@ -28,7 +28,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 ARCH = "sm_90a"
-F16, F32 = "float16", "float32"
+F16, BF16, F32 = "float16", "bfloat16", "float32"
 LAUNCHES = 6  # in a graph, so that the host's time does not count
 
 
@@ -62,6 +62,7 @@ def cases() -> list[dict[str, Any]]:
         case("transpose", "elementwise/transpose.py", "transpose", A=(F16, (16384, 8192))),
         case("prefix_sum", "scans/prefix_sum.py", "prefix_sum", X=(F32, (16384, n))),
         case("gemv", "products/gemv.py", "gemv", A=(F16, (16384, 16384)), x=(F16, (16384,))),
+        case("norm_projection", "products/norm_projection.py", "norm_projection", X=(BF16, (m, n)), W=(F32, (32, n))),
         case("gemm", "gemm_lazy_jit.py", "matmul", **blocks, **gemm),
         case("gemm_bias_relu", "gemm_bias_relu.py", "gemm_bias_relu", edits=(sizes,)),
         case("gemm_batched", "products/gemm_batched.py", "gemm_batched", B=16, M=2048, N=2048, K=1024, **blocks),
@@ -147,6 +148,7 @@ FORMULAS: dict[str, Callable[..., list[Any]]] = {
     "transpose": lambda a: [a.t()],
     "prefix_sum": lambda x: [x.cumsum(1)],
     "gemv": lambda a, x: [a @ x],
+    "norm_projection": lambda x, w: [rms_norm(x, 1)[0] @ w.T],
     "gemm": lambda a, b: [a @ b],
     "gemm_bias_relu": lambda a, b, bias: [(a @ b + bias).relu()],
     "gemm_batched": lambda a, b: [a @ b],

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tilec import ptxas
 from tilec.diagnostics import Diagnostic, Severity
-from tilec.plan.blocks import HAND
-from tilec.plan.ladder import LADDERS, Choice
+from tilec.plan.blocks import HAND, one_more
+from tilec.plan.ladder import BLOCKS, LADDERS, Choice
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
@@ -153,11 +153,34 @@ def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], agai
             break
         answer = found
     cost, best, bodies = min(tried, key=lambda t: t[0])
+    best, bodies = _fuller(best, bodies, search, archs, again)
     if best is not first:
         rungs = [[ladder, symbol, n] for (ladder, symbol), n in best.choice.items()]
         told = [[*key, *words] for key, words in search.told.items()]
         ptxas.keep(_walk_entry(first, archs, answer.version), {"choice": rungs, "told": told, "cost": cost})
     return _finished(best, bodies, search.told, answer.version)
+
+
+def _fuller(
+    best: Attempt, bodies: Mapping[str, ptxas.Body], search: _Search, archs: Sequence[str], again: Again
+) -> tuple[Attempt, Mapping[str, ptxas.Body]]:
+    """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it."""
+    more: dict[Key, int] = {}
+    for p in best.plans:
+        for v, threads in ((v, prod(v.threads or launch.threads)) for launch in p.launches for v in launch.variants):
+            if bodies[v.symbol].clean and (n := one_more(v, threads, bodies[v.symbol].registers, p.target)):
+                more[BLOCKS, v.symbol] = n
+    answer = _ask(tried := again({**best.choice, **more}), archs) if more else ptxas.Silence("")
+    if isinstance(answer, ptxas.Silence):
+        return best, bodies
+    for v in _bodies(best.plans):
+        if count := more.get((BLOCKS, v.symbol)):
+            search.told[v.ladder, v.symbol].append(f"{count} blocks at a time: {answer.bodies[v.symbol]}")
+    kept = {key: n for key, n in more.items() if answer.bodies[key[1]].clean}
+    if not kept:
+        return best, bodies
+    found = {**bodies, **{symbol: answer.bodies[symbol] for _, symbol in kept}}
+    return tried if len(kept) == len(more) else again({**best.choice, **kept}), found
 
 
 def _lower(now: Attempt, bad: Sequence[Variant], search: _Search) -> Choice:

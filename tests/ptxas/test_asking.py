@@ -31,9 +31,9 @@ def rungs(compiled: object) -> dict[str, str]:
 def test_bodies_that_complain_go_down_until_they_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, UNTIL_ROLLED)
     compiled = compile_text(TIGHT, ptxas="auto")
-    assert set(rungs(compiled).values()) == {"steps one by one"} and nvcc.calls == 3 and not codes(compiled)
+    assert set(rungs(compiled).values()) == {"steps one by one"} and nvcc.calls == 4 and not codes(compiled)
     told = explain_text(compiled.plans[0])
-    assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
+    assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; thread numbers as they are: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
     assert "//   registers  gemm: steps one by one" in compiled.cu
 
 
@@ -179,9 +179,10 @@ def test_rules_vouch_for_every_sample(arch: str, tmp_path: Path, monkeypatch: py
     nvcc = StandIn(tmp_path, monkeypatch)
     found = {name: compile_sample(f"{name}.py", CASES[name].defines, arch) for name in CASES}
     every = {name: bodies(x).values() for name, x in found.items()}
-    assert all(v.strain <= 0 and not v.rung for x in every.values() for v in x)
+    doubted = {name for name, x in every.items() if any(v.strain > 0 or v.rung for v in x)}
+    assert doubted == {"products/norm_projection"}  # whose rows are an operand in registers: two thirds of all there are
     asked = {name for name, x in found.items() if "ptxas" in x.seconds}
-    assert asked == {name for name, x in every.items() if any(v.open for v in x)} and nvcc.calls == len(asked) < len(CASES) // 4
+    assert asked == doubted | {name for name, x in every.items() if any(v.open for v in x)} and nvcc.calls == len(asked) < len(CASES) // 3
 
 
 @pytest.mark.parametrize("m, n", [(64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)])
@@ -206,7 +207,7 @@ def test_the_command_line_asks_as_it_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     Path("k.py").write_text(TIGHT)
     assert cli.run(["compile", "k.py", "-q", "--ptxas", "never", "-o", "never.cu"]) == 0 and nvcc.calls == 0
-    assert cli.run(["compile", "k.py", "-q", "-MMD", "-o", "auto.cu"]) == 0 and nvcc.calls == 3
+    assert cli.run(["compile", "k.py", "-q", "-MMD", "-o", "auto.cu"]) == 0 and nvcc.calls == 4
     assert Path("auto.d").read_text().split() == ["auto.cu:", "\\", "k.py"]
     assert "registers  gemm: steps one by one" in Path("auto.cu").read_text()
     assert cli.run(["compile", "k.py", "-q", "--ptxas", "sometimes"]) == 2

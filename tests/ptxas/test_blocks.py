@@ -41,13 +41,11 @@ def test_nothing_is_asked_for(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     clean(compiled.cu, VOUCHED[name][3])
 
 
-@needs_nvcc
 def test_a_body_that_gives_up_registers_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0 if '__launch_bounds__(256, 1)' in text else 8")
     compiled = sample("linear_attention/chunked.py", "", NARROW, "sm_90a")
     (body,) = bodies(compiled).values()
-    assert body.open is False and body.least == 1 and not codes(compiled), "it was clean at first: it shows nothing"
-    clean(compiled.cu, "sm_90a")
+    assert body.open is False and body.least == 1 and not codes(compiled)
 
 
 def test_without_nvcc_such_a_body_stays_as_it_is() -> None:
@@ -94,3 +92,41 @@ def test_and_is_right_for_tensors_off_16_bytes() -> None:
     assert "wgmma_m64" in general and general.count("fence_proxy_async();") == 2, "warp groups see what threads copy behind a fence"
     outcome, got = emulate(compiled.cu, "gemm", values, emulator.Mode("random", "real", 9, alignment=2))
     assert outcome.ok and difference(got["C"], kernel.wanted(values)) < 1e-3, outcome.message
+
+
+ROWS = {"M": 64, "N": 16384, "threads": 512, "dtype": "float32"}
+RULE = """
+def spilled(name, text): return {spilled} if ", 2)" in text else 0
+def registers(name, text): return 64 if ", 2)" in text else {registers}
+"""
+
+
+@pytest.mark.parametrize(
+    ("registers", "spilled", "calls", "least"), [(70, 0, 2, 2), (76, 0, 2, 2), (70, 8, 2, 0), (77, 0, 1, 0), (64, 0, 1, 0)]
+)  # fmt: skip
+def test_one_block_more_where_few_registers_are_in_its_way(
+    registers: int, spilled: int, calls: int, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 16384 by 512 threads: 64 registers each let two blocks run at once, and loads of one hide behind sums of the other."""
+    nvcc = StandIn(tmp_path, monkeypatch, RULE.format(spilled=spilled, registers=registers))
+    compiled = sample("rows/softmax.py", "", ROWS, "sm_90")
+    assert nvcc.calls == calls and bodies(compiled)["softmax"].least == least and not codes(compiled)
+    assert (f"__launch_bounds__(512{', 2' if least else ''})\n" in compiled.cu) and ("2 blocks at a time" in str(compiled.plans[0].asked)) is (calls > 1)
+    again = sample("rows/softmax.py", "", ROWS, "sm_90")
+    assert again.cu == compiled.cu and nvcc.calls == calls
+
+
+def test_bodies_with_products_and_numbers_of_blocks_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0\ndef registers(name, text): return 130")
+    tile = Gemm(bm=128, bn=256, stages=2, trans_b=True).source()
+    before = {name: v.least for name, v in bodies(compile_text(tile, arch="sm_80", ptxas="never")).items()}
+    assert {name: v.least for name, v in bodies(compile_text(tile, arch="sm_80")).items()} == before and nvcc.calls == 1
+
+
+@needs_nvcc
+def test_rows_in_registers_get_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    compiled = sample("rows/layer_norm.py", "", {"M": 8192, "N": 16384, "threads": 512}, "sm_90")
+    asked = " ".join(compiled.plans[0].asked)
+    assert "first choice: clean with 64" in asked or "2 blocks at a time: clean" in asked
+    clean(compiled.cu, "sm_90")

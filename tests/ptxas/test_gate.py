@@ -71,7 +71,7 @@ def test_heads_of_256_on_older_machines(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
     text = Attention(dim=256, seq=4096).source()  # its mask takes what the plain one leaves
     compiled = compile_text(text, arch="sm_80")
-    assert bodies(compiled)["attention"].rung and not codes(compiled)
+    assert bodies(compiled)["attention"].strain > 0 and "ptxas" in compiled.seconds and not codes(compiled)
     clean(compiled.cu, "sm_80")
 
 

@@ -211,6 +211,11 @@ CASES: dict[str, Case] = {
         lambda r: {"x": _small(r, F16, 520), "A": _small(r, F16, 10, 520)}, lambda A, x: {"y": A @ x}, {"y": (F16, (10,))}, EXACT,
         {"N": 10, "K": 520},
     ),
+    "products/norm_projection": Case(
+        lambda r: {"X": _small(r, BF16, 45, 520), "W": _small(r, F32, 32, 520)},
+        lambda X, W: {"Y": X / np.sqrt((X * X).mean(axis=1, keepdims=True) + 1e-6) @ W.T}, {"Y": (F32, (45, 32))}, SINGLE,
+        {"M": 45, "N": 32, "K": 520},
+    ),
     "products/conv2d": Case(
         lambda r: {"data": _small(r, F16, 1, 10, 9, 32), "kernel": _small(r, F16, 3, 3, 32, 72)}, _conv2d,
         {"out": (F16, (1, 10, 9, 72))}, EXACT, {"N": 1, "H": 10, "W": 9, "F": 72},

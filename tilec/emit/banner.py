@@ -9,9 +9,10 @@ from tilec.ir.dtypes import DType, Kind
 from tilec.ir.expr import Buffer, Expr, Var
 from tilec.ir.visit import storage
 from tilec.plan.domains import static
+from tilec.plan.hopper.chain_plan import Multiply
 from tilec.plan.ladder import LADDERS
 from tilec.plan.plan import (
-    BulkAdd, BulkStore, Chained, LaunchPlan, Multiply, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled,
+    BulkAdd, BulkStore, Chained, LaunchPlan, PGemm, Pipeline, Plan, Registers, SharedTile, Streamed, WarpSpecialized, WhenScaled,
 )  # fmt: skip
 from tilec.plan.walk import specialised, walk_plan
 

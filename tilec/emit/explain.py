@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from tilec.diagnostics import CompileError
@@ -89,7 +90,9 @@ def _grid(plan: Plan, launch: LaunchPlan) -> str:
     texts = [_text(e, plan) for e in best.grid or launch.grid]
     blocks = _number(" * ".join(f"({t})" for t in texts))
     count = f" = {blocks} blocks" if blocks is not None else ""
-    fit = plan.target.blocks_that_fit(threads, best.registers, best.shared_bytes)
+    registers = min(best.registers, plan.target.registers_for(threads * best.least)) if best.least else best.registers
+    best = replace(best, registers=registers)  # no more than leave room for as many blocks as are to fit
+    fit = plan.target.blocks_that_fit(threads, registers, best.shared_bytes)
     return (
         f"grid ({', '.join(texts)}){count}, {threads} threads; "
         f"{fit} block{' fits' if fit == 1 else 's fit'} on an SM, limited by {_limit(plan.target, threads, best, fit)}"

@@ -131,11 +131,11 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch)
+    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch, variant.signed)
     if variant.hopper and mentions(body, "warp_group"):
         spell.need("warp_group_index")
         lines.append("const int warp_group = warp_group_index();")
-    lines += _places(spell, launch, body) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
+    lines += _places(spell, launch, body, variant.signed) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
@@ -233,11 +233,12 @@ def _scalar_values(file: _File, spell: Spelling, plan: Plan) -> list[str]:
     return out
 
 
-def _thread_lines(body: str, launch: LaunchPlan) -> list[str]:
-    """Declarations of the thread numbers that the body mentions."""
+def _thread_lines(body: str, launch: LaunchPlan, signed: bool = False) -> list[str]:
+    """Declarations of the thread numbers that the body mentions; `signed` ones are not told to be non-negative."""
     parts = []
     if any(mentions(body, w) for w in ("thread", "warp", "lane")):
-        parts.append(f"thread = {numbered(_thread_number(launch), 0, prod(launch.threads))}")
+        number = _thread_number(launch)
+        parts.append(f"thread = {number if signed else numbered(number, 0, prod(launch.threads))}")
     if mentions(body, "warp"):
         parts.append("warp = thread / 32")
     if mentions(body, "lane"):
@@ -256,7 +257,7 @@ def _thread_number(launch: LaunchPlan) -> str:
     return "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
 
 
-def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
+def _places(spell: Spelling, launch: LaunchPlan, body: str, signed: bool) -> list[str]:
     """Declarations of the block and thread indices that the body mentions."""
     blocks = [(axis, spell.var(v)) for axis, v in enumerate(launch.launch.block_vars)]
     used = [(axis, n) for axis, n in blocks if mentions(body, n)]
@@ -267,7 +268,8 @@ def _places(spell: Spelling, launch: LaunchPlan, body: str) -> list[str]:
     out += [f"const int {n} = blockIdx.{AXES[axis]};" for axis, n in used]
     for v in launch.launch.thread_vars:
         if mentions(body, spell.var(v)):
-            out.append(f"const int {spell.var(v)} = {numbered(f'threadIdx.{AXES[v.axis]}', 0, launch.threads[v.axis])};")
+            number = f"threadIdx.{AXES[v.axis]}"
+            out.append(f"const int {spell.var(v)} = {number if signed else numbered(number, 0, launch.threads[v.axis])};")
     return out
 
 

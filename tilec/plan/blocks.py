@@ -13,7 +13,7 @@ from math import prod
 
 from tilec.ir.kernel import Launch
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.ladder import VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of, tight
+from tilec.plan.ladder import BLOCKS, VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of, tight
 from tilec.plan.plan import Variant
 from tilec.targets import Target
 
@@ -34,6 +34,23 @@ def known_blocks(v: Variant, threads: int, target: Target, load: Load) -> int:
     blocks = target.shared_per_sm // (v.shared_bytes + target.shared_reserved)
     free = blocks > 0 and target.registers_for(threads * blocks) == target.registers_for(threads)
     return blocks if free else int(load.loose)
+
+
+def with_blocks(v: Variant, load: Load, choice: Choice, wanted: int) -> Variant:
+    """The body with how many blocks are to fit: so many as ptxas made room for, or as are wanted."""
+    least = choice.get((BLOCKS, v.symbol), 0) or wanted
+    return replace(v, least=least, fuller=not least and not load.products)
+
+
+def one_more(v: Variant, threads: int, registers: int, target: Target) -> int:
+    """How many blocks of a body that waits for memory are worth a question: one more than fit with its registers, where that asks for few
+    of them and nothing else stands in the way; 0 where not."""
+    if not v.fuller:
+        return 0
+    more = target.blocks_that_fit(threads, registers, v.shared_bytes) + 1
+    if target.blocks_that_fit(threads, 1, v.shared_bytes) < more:
+        return 0
+    return more if registers * 100 <= target.registers_for(threads * more) * VOUCHED.fuller else 0
 
 
 def left_open(v: Variant, load: Load) -> bool:

@@ -26,7 +26,7 @@ class Rung:
     the body up.
     Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
-    `alone`, one is enough.
+    `alone`, one is enough; `signed` numbers of threads are not told to be non-negative.
     Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
     place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads.
     """
@@ -47,6 +47,7 @@ class Rung:
     threads: int = 0
     bound: bool = True
     alone: bool = False
+    signed: bool = False
     cut: int = 1
     groups: bool = True
     keeps: bool = False
@@ -63,12 +64,14 @@ _THREADS = "256 threads are the most of which each may have 255 registers"
 _MORE = "each of more threads holds less of the tiles"
 _WARPS = "by mma.sync warps share a tile otherwise than warp groups must"
 _BLOCKS = "the assembler gives up registers so that more blocks fit"
+_SIGNED = "what the compiler makes of thread numbers that it knows not to be negative waits in registers"
 _CUT = "all threads together have too few registers for the tile"
 
 _PLAIN = (
     FIRST,
     Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
     Rung("one block at a time", _BLOCKS, bound=False, alone=True),
+    Rung("thread numbers as they are", _SIGNED, bound=False, signed=True),
     Rung("loads late", _SHORT, bound=False, short=True),
     Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
     Rung("256 threads", _THREADS, bound=False, threads=256),
@@ -129,7 +132,10 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
 who orders the work, all others."""
 
 Choice = Mapping[tuple[str, str], int]
-"""The rung of each body that does not have the first one, by ladder and symbol."""
+"""The rung of each body that does not have the first one, by ladder and symbol; and under BLOCKS how many blocks of a body are to fit a
+multiprocessor."""
+
+BLOCKS = "blocks"
 
 
 def rung_of(choice: Choice, ladder: str, symbol: str) -> tuple[int, Rung]:
@@ -160,7 +166,8 @@ class Vouched:
     flight; `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`:
     registers that a body without products may need before it is asked whether the assembler gives up some for more blocks; `teams`:
     those of one whose author deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before
-    they are asked about as well, whatever the rules say.
+    they are asked about as well, whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a
+    body without products may take, as ptxas says, for that block to be worth a question.
     """
 
     stores: int = 192
@@ -188,6 +195,7 @@ class Vouched:
     tiles: int = 48
     teams: int = 160
     tight: int = 80
+    fuller: int = 120
 
 
 VOUCHED = Vouched()

@@ -20,7 +20,7 @@ from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, 
 from tilec.layout.fragment import FragmentLayout
 from tilec.layout.shared import SharedLayout
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule
+from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, Multiply, Publish, Settle
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
 from tilec.plan.workspace import Workspace
@@ -395,36 +395,6 @@ class Streamed:
     spans: tuple[Span, Span, Span, Span, Span, Span]  # loop, copies of held, a and b, both products
 
 
-@record
-class Multiply:
-    """Queues a product of a step, by its number, as a group of its own."""
-
-    product: int
-    span: Span = NOWHERE
-
-
-@record
-class Settle:
-    """Waits until all but the newest `pending` products are done; the `accumulators` of those may be used then.
-
-    `releases`: products of the step before end here, so the tiles of that step are handed back.
-    """
-
-    pending: int
-    accumulators: tuple[Buffer, ...]
-    releases: bool = False
-
-
-@record
-class Publish:
-    """A 16-bit fragment goes into the shared tile `tile` for the products of all consumers, which meet here."""
-
-    src: Buffer
-    tile: Buffer
-    rows: int
-    span: Span = NOWHERE
-
-
 ChainStep: TypeAlias = Multiply | Settle | Publish | PSeq
 
 
@@ -549,6 +519,8 @@ class Variant:
     strain: int = 0  # by how many registers a thread the body may exceed what is known to fit; 0 and less: it is known to
     open: bool = False  # it is known to fit, but the assembler may give up registers that it need not
     least: int | None = None  # blocks that are to fit a multiprocessor, 0 for any number; None: as many as the author wants
+    fuller: bool = False  # it waits for memory, and nobody said how many blocks are to fit: one more may be worth some registers
+    signed: bool = False  # numbers of threads are not told to be non-negative
 
     @property
     def doubtful(self) -> bool:

@@ -40,10 +40,11 @@ from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
-from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks
+from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.lower import Lowering, Setting
+from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
 from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
@@ -124,22 +125,8 @@ def plan(kernel: Kernel, options: PlanOptions, symbol: str) -> Plan:
     return Plan(
         kernel, symbol, options.target, tuple(launches), workspace=scratch.bytes, scratch=scratch, flop=count_flop(given),
         bytes=count_bytes(given, *_tensors(given)), read=read,
-        written=written, notes=(*kernel_notes(given, options), *spread), checks=host_checks(given),
+        written=written, notes=(*number_notes(given, options.fp32_gemm == "tf32"), *spread), checks=host_checks(given),
     )  # fmt: skip
-
-
-def kernel_notes(kernel: Kernel, options: PlanOptions) -> tuple[Diagnostic, ...]:
-    """What the author should know about numbers: TF32 where float32 was written."""
-    from tilec.diagnostics import note
-    from tilec.ir.dtypes import FLOAT32
-
-    out: list[Diagnostic] = []
-    for launch in kernel.launches:
-        for s in walk_stmt(launch.body):
-            if isinstance(s, Gemm) and s.a.buffer.dtype == FLOAT32 and options.fp32_gemm == "tf32" and "fp32_gemm_ieee" not in kernel.flags:
-                text = "float32 operands of this gemm are multiplied as TF32 (10 bits of mantissa)"
-                out.append(note("TL0503", text, s.span, "--fp32-gemm ieee multiplies in full float32"))
-    return tuple(out)
 
 
 def _tensors(kernel: Kernel) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
@@ -593,8 +580,9 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         cut = x.cut if x.cut in cuts else 1
         if largest >= room.target.registers_for(threads) * threads * cut:
             return None
-        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms)
+        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.signed
 
     below = next_rung("portable", number, effect)
-    out = replace(v, ladder="portable", rung=number, below=below, strain=strain, least=wanted_blocks(rung, launch) or known)
+    out = replace(v, ladder="portable", rung=number, below=below, strain=strain, signed=rung.signed)
+    out = with_blocks(out, load, room.options.choice, wanted_blocks(rung, launch) or known)
     return replace(out, open=left_open(out, load))

@@ -19,9 +19,9 @@ from tilec.emit.render import render
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import Buffer, Const
 from tilec.plan.domains import static_shape
-from tilec.plan.hopper.chain_plan import ChainProduct, TileRead
+from tilec.plan.hopper.chain_plan import ChainProduct, Multiply, Publish, Settle, TileRead
 from tilec.plan.hopper.plan import WARP_GROUP, Operand
-from tilec.plan.plan import BulkAdd, BulkStore, Chained, ChainStep, Multiply, PSeq, Publish, Settle
+from tilec.plan.plan import BulkAdd, BulkStore, Chained, ChainStep, PSeq
 from tilec.plan.walk import walk_plan
 
 RESERVED = frozenset(

@@ -27,7 +27,7 @@ from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.domains import static, static_shape, whole
 from tilec.plan.hopper.balance import balanced_section, row_axis, section_of
 from tilec.plan.hopper.chain_match import Chain, match
-from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, TileRead
+from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, Multiply, Publish, Settle, TileRead
 from tilec.plan.hopper.chain_rows import RowLowering
 from tilec.plan.hopper.parts import Request, alignment, finished, in_parts, legalised, mapped_facts, operand_of, ring_of, staging_tile
 from tilec.plan.hopper.plan import WARP_GROUP, Box, Operand, TensorMap
@@ -36,19 +36,7 @@ from tilec.plan.ladder import next_rung, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Setting
 from tilec.plan.pipelines import touched
-from tilec.plan.plan import (
-    THREAD,
-    Chained,
-    ChainStep,
-    Multiply,
-    Placement,
-    PSeq,
-    Publish,
-    Registers,
-    Settle,
-    SharedTile,
-    Variant,
-)  # fmt: skip
+from tilec.plan.plan import THREAD, Chained, ChainStep, Placement, PSeq, Registers, SharedTile, Variant
 from tilec.plan.copy_engine import span_swizzle, unreachable, widest_span
 from tilec.record import record
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tilec.diagnostics import NOWHERE, Span
 from tilec.ir.expr import Buffer, Expr
 from tilec.plan.hopper.plan import WarpGroups
 from tilec.record import record
@@ -56,3 +57,33 @@ class ChainProduct:
     registers: int
     fresh: bool
     by_columns: bool
+
+
+@record
+class Multiply:
+    """Queues a product of a step, by its number, as a group of its own."""
+
+    product: int
+    span: Span = NOWHERE
+
+
+@record
+class Settle:
+    """Waits until all but the newest `pending` products are done; the `accumulators` of those may be used then.
+
+    `releases`: products of the step before end here, so the tiles of that step are handed back.
+    """
+
+    pending: int
+    accumulators: tuple[Buffer, ...]
+    releases: bool = False
+
+
+@record
+class Publish:
+    """A 16-bit fragment goes into the shared tile `tile` for the products of all consumers, which meet here."""
+
+    src: Buffer
+    tile: Buffer
+    rows: int
+    span: Span = NOWHERE
