@@ -104,6 +104,9 @@ __device__ __forceinline__ void warp_group_sync(int warp_group, TILEC_SITE) { ti
 __device__ __forceinline__ unsigned long long wgmma_descriptor(const void* p, int leading, int stride, int swizzle, TILEC_SITE) {
   return tilec_wgmma_descriptor(p, leading, stride, swizzle, tilec_line);
 }
+__device__ __forceinline__ unsigned long long wgmma_descriptor_anew(const void* p, int leading, int stride, int swizzle, TILEC_SITE) {
+  return tilec_wgmma_descriptor(p, leading, stride, swizzle, tilec_line);
+}
 __device__ __forceinline__ void wgmma_fence() { tilec_wgmma_fence(); }
 __device__ __forceinline__ void wgmma_commit() { tilec_wgmma_commit(); }
 template <int n>

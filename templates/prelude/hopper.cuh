@@ -269,6 +269,14 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(const void* p, in
          static_cast<unsigned long long>(stride >> 4) << 32 | static_cast<unsigned long long>(swizzle) << 62;
 }
 
+//@ wgmma_descriptor_anew needs: shared_address wgmma_descriptor
+// The same, made again at each place: the compiler keeps none of them in registers from place to place.
+__device__ __forceinline__ unsigned long long wgmma_descriptor_anew(const void* p, int leading, int stride, int swizzle) {
+  unsigned at;
+  asm volatile("mov.u32 %0, %1;" : "=r"(at) : "r"(shared_address(p)));
+  return wgmma_descriptor(__cvta_shared_to_generic(at), leading, stride, swizzle);
+}
+
 //@ wgmma_fence
 // Orders this thread's accesses to the accumulators before the products that follow.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

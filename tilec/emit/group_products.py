@@ -112,7 +112,8 @@ def _calls(spell: Spelling, s: PGemm, a: _Side, b: _Side, clear: str) -> list[st
 
 def _descriptor(spell: Spelling, r: Region, k_major: bool, share: tuple[int, str] | None, name: str, facts: Facts) -> _Side:
     """Where warp groups find an operand; with a `share`, each has so many of its rows of a, or columns of b, by its number."""
-    spell.need("wgmma_descriptor")
+    make = "wgmma_descriptor_anew" if spell.variant.configuration.anew else "wgmma_descriptor"
+    spell.need(make)
     layout = spell.tile(r.buffer).layout
     span, rows = span_of(layout), prod(layout.shape[:-1])
     start = _start(r, layout)
@@ -123,7 +124,7 @@ def _descriptor(spell: Spelling, r: Region, k_major: bool, share: tuple[int, str
         place += f" + {number} * {step}"
     leading = CHUNK if k_major else rows * span
     mode = {128: 1, 64: 2, 32: 3}[span]
-    return _Side(f"const unsigned long long {name} = wgmma_descriptor({place}, {leading}, {8 * span}, {mode});", name)
+    return _Side(f"const unsigned long long {name} = {make}({place}, {leading}, {8 * span}, {mode});", name)
 
 
 def _start(r: Region, layout: SharedLayout) -> Expr:

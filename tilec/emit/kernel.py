@@ -131,11 +131,11 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch, variant.signed)
+    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch, variant.configuration.signed)
     if variant.hopper and mentions(body, "warp_group"):
         spell.need("warp_group_index")
         lines.append("const int warp_group = warp_group_index();")
-    lines += _places(spell, launch, body, variant.signed) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
+    lines += _places(spell, launch, body, variant.configuration.signed) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),

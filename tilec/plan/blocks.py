@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from tilec.ir.kernel import Launch
+from tilec.plan.by_hand.registers import dealt
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.ladder import BLOCKS, VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of, tight
 from tilec.plan.plan import Variant
@@ -59,13 +60,15 @@ def left_open(v: Variant, load: Load) -> bool:
     return not v.hopper and (tight(load) or (not v.least and gives_up(load)))
 
 
-def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice) -> Variant:
+def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice, target: Target) -> Variant:
     """A body whose author orders the work, with its place on the ladder: ptxas is asked about all that hold many registers. One that
     stands behind Hopper's own may have its products too."""
     number, rung = rung_of(choice, HAND, v.symbol)
+    groups = v.hopper and any(g.kind == "wgmma" for g in products)
+    deals = v.hopper and dealt(launch, prod(v.threads or launch.threads or ()), target) is not launch.body
 
     def effect(x: Rung) -> object:
-        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and v.symbol.endswith("__general")
+        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and v.symbol.endswith("__general"), x.deals and deals, x.anew and groups
 
     load = Load(v.registers, 0, prod(v.threads or ()), tuple((g.op.m, g.op.n) for g in products))
     below, many = next_rung(HAND, number, effect), v.registers > VOUCHED.teams if products else gives_up(load)

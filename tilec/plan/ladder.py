@@ -28,7 +28,8 @@ class Rung:
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
     `alone`, one is enough; `signed` numbers of threads are not told to be non-negative.
     Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
-    place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads.
+    place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads; `deals`
+    gives warp groups other numbers of registers than the author; `anew` makes the descriptors of operands again at each product.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Rung:
     cut: int = 1
     groups: bool = True
     keeps: bool = False
+    deals: bool = False
 
 
 FIRST = Rung("first choice", "")
@@ -65,6 +67,8 @@ _MORE = "each of more threads holds less of the tiles"
 _WARPS = "by mma.sync warps share a tile otherwise than warp groups must"
 _BLOCKS = "the assembler gives up registers so that more blocks fit"
 _SIGNED = "what the compiler makes of thread numbers that it knows not to be negative waits in registers"
+_DESCRIPTORS = "the descriptors of the operands of several products wait in registers"
+_DEALS = "one warp group has too few of the registers that others, or none, make use of"
 _CUT = "all threads together have too few registers for the tile"
 
 _PLAIN = (
@@ -123,8 +127,12 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "by hand": (
         FIRST,
         Rung("products by warp groups", "by mma.sync they take more registers than the author lets their threads have", keeps=True),
+        Rung("registers dealt anew", _DEALS, keeps=True, deals=True),
+        Rung("descriptors anew", _DESCRIPTORS, keeps=True, deals=True, anew=True),
         Rung("one block at a time", _BLOCKS, bound=False, alone=True),
         Rung("loads late", _SHORT, bound=False, alone=True, short=True, keeps=True),
+        Rung("loads late, registers dealt anew", _SHORT, bound=False, alone=True, short=True, keeps=True, deals=True),
+        Rung("loads late, descriptors anew", _SHORT, bound=False, alone=True, short=True, keeps=True, deals=True, anew=True),
     ),
     "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in _PLAIN)),
 }

@@ -23,6 +23,7 @@ from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.hopper.chain_plan import ChainProduct, ChainSchedule, Multiply, Publish, Settle
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import Operand, RowProduct, Schedule, Staging, StreamSchedule, TensorMap, WarpGroupGemm
+from tilec.plan.ladder import LADDERS, Rung
 from tilec.plan.workspace import Workspace
 from tilec.targets import Target
 
@@ -520,7 +521,11 @@ class Variant:
     open: bool = False  # it is known to fit, but the assembler may give up registers that it need not
     least: int | None = None  # blocks that are to fit a multiprocessor, 0 for any number; None: as many as the author wants
     fuller: bool = False  # it waits for memory, and nobody said how many blocks are to fit: one more may be worth some registers
-    signed: bool = False  # numbers of threads are not told to be non-negative
+
+    @property
+    def configuration(self) -> Rung:
+        """What the rung of this body changes."""
+        return LADDERS[self.ladder][self.rung]
 
     @property
     def doubtful(self) -> bool:

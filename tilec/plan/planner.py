@@ -40,6 +40,7 @@ from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
 from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
+from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
@@ -312,11 +313,16 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
     if target is None or room.hand is None or room.hand.ordered:
         return _portable(room, symbol, divisors)
     launch, hand = room.launch, replace(room.hand, hopper=True, counts_bytes=True)
-    legal = legalise(launch.body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
     only = options.target.has_wgmma
     name = symbol if only else f"{symbol}__{target.name.replace('_', '')}"
-    here = replace(room, legal=legal, target=target, hand=hand)
-    v = _variant(here, name, divisors, aligned=True)
+
+    def here(symbol: str) -> _Room:
+        deals = rung_of(options.choice, HAND, symbol)[1].deals
+        body = dealt(launch, prod(room.threads), target) if deals else launch.body
+        legal = legalise(body, prod(room.threads), target, _ieee(room.kernel, options), teams=hand.teams, by_hand=True)
+        return replace(room, legal=legal, target=target, hand=hand)
+
+    v = _variant(here(name), name, divisors, aligned=True)
     when = condition_of(v, divisors if v.tensor_maps or _relies(v) else {})
     own = replace(v, when=when, threads=room.threads, grid=_grid_of(launch), arch="" if only else target.name, hopper=True)
     if not only:
@@ -326,7 +332,7 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
     symbol = f"{symbol}__general"
     if not rung_of(options.choice, HAND, symbol)[1].keeps:
         return [own, _variant(room, symbol, {}, aligned=False)]
-    general = _variant(replace(here, hand=replace(hand, engine=False)), symbol, {}, aligned=False)
+    general = _variant(replace(here(symbol), hand=replace(hand, engine=False)), symbol, {}, aligned=False)
     return [own, replace(general, when=None, threads=room.threads, grid=_grid_of(launch), hopper=True)]
 
 
@@ -556,7 +562,7 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     launch, now = room.launch, prod(room.threads)
     products = room.legal.gemms.values()
     if room.hand is not None:
-        return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice)
+        return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, room.target)
     free = free_threads(launch.body)
     held = all(g.load_a == "register" or g.load_b == "register" for g in products)
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
@@ -583,6 +589,6 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.signed
 
     below = next_rung("portable", number, effect)
-    out = replace(v, ladder="portable", rung=number, below=below, strain=strain, signed=rung.signed)
+    out = replace(v, ladder="portable", rung=number, below=below, strain=strain)
     out = with_blocks(out, load, room.options.choice, wanted_blocks(rung, launch) or known)
     return replace(out, open=left_open(out, load))
