@@ -68,7 +68,8 @@ def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice
     deals = v.hopper and dealt(launch, prod(v.threads or launch.threads or ()), target) is not launch.body
 
     def effect(x: Rung) -> object:
-        return 1 if v.hopper else wanted_blocks(x, launch), x.short, x.keeps and v.symbol.endswith("__general"), x.deals and deals, x.anew and groups
+        kept = x.keeps and v.symbol.endswith("__general")
+        return 1 if v.hopper else wanted_blocks(x, launch), x.short, kept, x.deals and deals, x.anew and groups
 
     load = Load(v.registers, 0, prod(v.threads or ()), tuple((g.op.m, g.op.n) for g in products))
     below, many = next_rung(HAND, number, effect), v.registers > VOUCHED.teams if products else gives_up(load)
