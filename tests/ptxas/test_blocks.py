@@ -130,3 +130,18 @@ def test_rows_in_registers_get_two_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     asked = " ".join(compiled.plans[0].asked)
     assert "first choice: clean with 64" in asked or "2 blocks at a time: clean" in asked
     clean(compiled.cu, "sm_90")
+
+
+COPY = """import tilelang.language as T
+@T.prim_func
+def narrowed(X: T.Tensor(({n}, 64), "float32"), Y: T.Tensor(({n}, 64), "float16")):
+    with T.Kernel({n} // 64, threads={threads}) as b:
+        T.copy(X[b * 64 : b * 64 + 64, :], Y[b * 64 : b * 64 + 64, :])
+"""
+
+
+@pytest.mark.parametrize(("threads", "asked"), [(128, True), (256, False)])
+def test_copies_whose_loads_fill_the_registers_are_asked_about(threads: int, asked: bool) -> None:
+    """8 rounds of 4 floats by 128 threads: the assembler makes do with 32 registers, so that 16 blocks fit, and may spill one."""
+    (body,) = bodies(at(COPY.format(n=512, threads=threads), {}, "sm_90a")).values()
+    assert body.open is asked and body.strain <= 0

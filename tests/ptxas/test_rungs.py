@@ -36,6 +36,17 @@ def test_products_of_hoppers_own(n: int) -> None:
     assert outcome.ok and off < 1e-3, outcome
 
 
+@pytest.mark.parametrize("n", range(1, len(LADDERS["lines"])))
+def test_products_whose_operands_threads_bring(n: int) -> None:
+    g, rung = Gemm(bm=128, bn=64, bk=64, dtype="int8", out="int32", acc="int32", trans_b=True, epilogue="bias"), LADDERS["lines"][n]
+    compiled = at(g.source(), {("lines", "gemm__general"): n})
+    body, text = bodies(compiled)["gemm__general"], compiled.cu.split("\ngemm__general(", 1)[1].split("\n}\n")[0]
+    assert (body.ladder == "lines" and body.rung == n) is not rung.portable and ("wgmma_m64" in text) is not rung.portable
+    assert rung.portable or ("thread_index_anew" in text and ("registers_give<80>" in text) is (rung.take[0] == 80))
+    outcome, off = run(compiled.cu, g, (199, 131, 161), MODES["lazy"])  # rows off 16 bytes
+    assert outcome.ok and off < 1e-3, outcome
+
+
 @pytest.mark.parametrize("n", range(1, len(LADDERS["pairs"])))
 def test_pairs(n: int) -> None:
     text = BIAS.source()

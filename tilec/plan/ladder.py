@@ -111,6 +111,13 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("no lag", _LAG, parts=4, anew=True, lag=False),
         Rung("no pairs", "the state of a pair takes registers", pairs=False),
     ),
+    "lines": (
+        FIRST,
+        Rung("thread numbers anew", _ANEW, parts=4, anew=True),
+        Rung("80 registers", "who brings operands can do with 80, and the assembler spills some of 88", parts=4, anew=True, take=(80, 0)),
+        Rung("no lag", _LAG, parts=4, anew=True, lag=False, take=(80, 0)),
+        Rung("portable", _PORTABLE, portable=True),
+    ),
     "stream": (
         FIRST,
         Rung("held tile in shared memory", "its words take registers", held=False),
@@ -136,8 +143,8 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
     ),
     "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in _PLAIN)),
 }
-"""The rungs of each kind of body: products of Hopper's own, those whose blocks work in pairs, streamed tiles, chains, those of an author
-who orders the work, all others."""
+"""The rungs of each kind of body: products of Hopper's own, those whose blocks work in pairs, those whose operands threads bring, streamed
+tiles, chains, those of an author who orders the work, all others."""
 
 Choice = Mapping[tuple[str, str], int]
 """The rung of each body that does not have the first one, by ladder and symbol; and under BLOCKS how many blocks of a body are to fit a
@@ -171,11 +178,12 @@ class Vouched:
     products of warp groups (`beside_groups`: with element loops beside them); `several`: the same with several products, of which not
     all tiles live at once; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside
     products may read; `reading`: the share where they read any; `loose`: where elements are copied one by one and all loads may be in
-    flight; `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`:
-    registers that a body without products may need before it is asked whether the assembler gives up some for more blocks; `teams`:
-    those of one whose author deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before
-    they are asked about as well, whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a
-    body without products may take, as ptxas says, for that block to be worth a question.
+    flight; `wide`: what goes off that for rows of 256 results; `crowd`: what goes off each share with more than `most_threads`, whose
+    registers are so few that addresses tell. `tiles`: registers that a body without products may need before it is asked whether the
+    assembler gives up some for more blocks; `teams`: those of one whose author deals them out. `tight`: hundredths of the registers that
+    products of 16 bits by mma.sync may take before they are asked about as well, whatever the rules say. `fuller`: hundredths of the
+    registers that one block more would leave which a body without products may take, as ptxas says, for that block to be worth a question.
+    `flight`: registers that the loads of a copy take together from which on the assembler may give up some, so that it is asked.
     """
 
     stores: int = 192
@@ -198,12 +206,14 @@ class Vouched:
     tensors: int = 1
     reading: int = 90
     loose: int = 60
+    wide: int = 5
     crowd: int = 20
     most_threads: int = 256
     tiles: int = 48
     teams: int = 160
     tight: int = 80
     fuller: int = 120
+    flight: int = 32
 
 
 VOUCHED = Vouched()
@@ -255,7 +265,7 @@ class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
     of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
     loops there are; whether it loads late; whether it copies element by element, round after round in flight; whether warp groups do
-    its products."""
+    its products; what the loads of its largest copy take together."""
 
     need: int
     there: int
@@ -267,6 +277,7 @@ class Load:
     late: bool = False
     loose: bool = False
     groups: bool = False
+    flight: int = 0
 
 
 def portable_strain(x: Load, rung: Rung) -> int:
@@ -280,7 +291,8 @@ def portable_strain(x: Load, rung: Rung) -> int:
     share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
     share = share if len(x.products) == 1 else min(share, VOUCHED.several)
     share = min(share, VOUCHED.reading) if x.tensors and not rung.short else share
-    share = min(share, VOUCHED.loose) if x.loose else share
+    loose = VOUCHED.loose - (VOUCHED.wide if any(n >= 256 for _, n in x.products) else 0)
+    share = min(share, loose) if x.loose else share
     share -= VOUCHED.crowd if x.threads > VOUCHED.most_threads else 0
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
@@ -290,7 +302,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
 def gives_up(x: Load) -> bool:
     """True for a body of which the assembler, told of no number of blocks, may give up registers and spill a few so that more fit: no
     estimate shows it, so it is worth a question, but no other configuration without one."""
-    return len(x.products) > 1 if x.products else x.need > VOUCHED.tiles
+    return len(x.products) > 1 if x.products else x.need > VOUCHED.tiles or x.flight >= VOUCHED.flight
 
 
 def tight(x: Load) -> bool:

@@ -44,6 +44,7 @@ from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
+from tilec.plan.loads import loads_together
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
@@ -572,7 +573,8 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
     narrow = any(g.op.a_dtype.bits != 16 for g in products)
     late = short or rung.short
-    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late, in_groups(room.legal.gemms))
+    groups, flight = in_groups(room.legal.gemms), 0 if products else loads_together(v.body)
+    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late, groups, flight)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)

@@ -22,7 +22,7 @@ from tilec.record import record
 ENTRIES = ("fetch_words", "anew", "cp_async_commit", "cp_async_wait", "fence_proxy_async")
 """Prelude entries of such producers."""
 
-BATCHES = {40: 8, 88: 16, 96: 16}
+BATCHES = {40: 8, 80: 16, 88: 16, 96: 16}
 """Words that a thread reads before it writes them, so that it waits for shared memory once for all, by the registers of a producer."""
 
 ROUNDS = 4

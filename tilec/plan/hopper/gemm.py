@@ -161,6 +161,9 @@ def plan_lines(r: Request) -> Variant | str:
     if isinstance(recognised, str):
         return recognised
     r, found, remarks = recognised
+    number, rung = rung_of(r.choice, "lines", r.symbol)
+    if rung.portable:
+        return f"{rung.why}: its products spill registers whatever else is tried"
     facts = Facts().with_launch(r.launch, (128, 1, 1))
     shared = _shares(found, facts, anywhere=True)
     if isinstance(shared, str):
@@ -173,10 +176,20 @@ def plan_lines(r: Request) -> Variant | str:
     for o in operands:
         if reason := astray(o, inside):
             return reason
-    out = _Builder(r, found, facts, consumers, join, *operands, anywhere=True).variant()
-    if isinstance(out, Variant) and out.strain > 0:
+    out = _Builder(r, found, facts, consumers, join, *operands, rung=rung, anywhere=True).variant()
+    if isinstance(out, str):
+        return out
+    if out.strain > 0:
         return "its products may need more registers than there are"
-    return replace(out, remarks=(*remarks, *out.remarks)) if isinstance(out, Variant) else out
+
+    def effect(x: Rung) -> object:
+        parts = x.parts if any(map(reads_tensors, found.epilogue)) else 0
+        return parts, x.anew and bool(found.epilogue), x.lag and consumers == 2, x.take, x.portable
+
+    computes = any(isinstance(x, Store) and x.buffer.scope is Scope.FRAGMENT for s in found.epilogue for x in walk_stmt(s))
+    tight = computes and all(o.tile.dtype.bits == 8 for o in operands)
+    out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), open=tight)
+    return replace(out, remarks=(*remarks, *out.remarks))
 
 
 def _shares(found: Match, facts: Facts, anywhere: bool = False) -> tuple[int, int, tuple[Operand, Operand]] | str:
@@ -336,7 +349,8 @@ class _Builder:
     def _registers(self) -> tuple[int, int]:
         """Those of a producer and a consumer once they have exchanged some."""
         if self.anywhere:
-            return registers_of(self.consumers, self._accumulators())[1:]
+            _, give, take = registers_of(self.consumers, self._accumulators())
+            return min(give, self.rung.take[0] or give), take
         give, take = RULES.registers[self.consumers]
         return self.rung.take if self.rung.take[1] > take else (give, take)
 
