@@ -185,18 +185,29 @@ def _fuller(
 
 def _lower(now: Attempt, bad: Sequence[Variant], search: _Search) -> Choice:
     """The choice with the next rung for each body that complains; its best one where none is left."""
-    choice = dict(now.choice)
+    choice, below = dict(now.choice), _below(now, bad)
     for v in bad:
         key = (v.ladder, v.symbol)
         if key in search.done:
             continue
-        if v.below:
-            choice[key] = v.below
+        if below[v.symbol]:
+            choice[key] = below[v.symbol]
         else:
             search.done.add(key)
             choice[key] = search.best(key)
             _reclaim(v, choice, search)
     return {k: n for k, n in choice.items() if n}
+
+
+def _below(now: Attempt, bad: Sequence[Variant]) -> dict[str, int]:
+    """The next rung of each body that complains. Portable bodies of one launch have the same threads: where all of them complain they go
+    down together, so that none is measured with the threads of another's rung."""
+    out = {v.symbol: v.below for v in bad}
+    for launch in (launch for p in now.plans for launch in p.launches):
+        both = [v for v in launch.variants if v.ladder == "portable"]
+        if len(both) > 1 and all(v.symbol in out for v in both):
+            out |= dict.fromkeys((v.symbol for v in both), min((v.below for v in both if v.below), default=0))
+    return out
 
 
 def _reclaim(v: Variant, choice: dict[Key, int], search: _Search) -> None:

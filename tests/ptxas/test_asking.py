@@ -52,6 +52,18 @@ def test_only_the_body_that_complains_changes(tmp_path: Path, monkeypatch: pytes
     assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "loads of results in parts"}
 
 
+def test_bodies_of_one_launch_that_complain_go_down_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the same threads: each alone would be measured with those of the other's rung."""
+    rule = "def spilled(name, text): return 0 if 'launch_bounds__(512' in text else 8 if name == 'gemm' else 9"
+    StandIn(tmp_path, monkeypatch, rule)
+    compiled = compile_text(Gemm(bm=256, bn=192, stages=2, trans_b=True).source(), arch="sm_80")
+    assert len({v.rung for v in bodies(compiled).values()}) == 1 and len(bodies(compiled)) == 2 and not codes(compiled)
+    assert compiled.plans[0].launches[0].threads[0] == 512
+    ladder = LADDERS["portable"]
+    words = {s: {r.name: r.threads for r in ladder if f"; {r.name}: " in line} for line in compiled.plans[0].asked for s in (line.split()[0],)}
+    assert {n for r, n in words["gemm"].items() if n} == {n for r, n in words["gemm__general"].items() if n}
+
+
 def test_where_nothing_helps_the_least_spills_stay_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = "def spilled(name, text): return 40 if '#pragma unroll 1\\n        for (int kk' in text and 'acc[192]' in text else 80"
     StandIn(tmp_path, monkeypatch, rule)
