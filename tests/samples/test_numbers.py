@@ -6,6 +6,7 @@ The judges are the reference (which has the kernel's own meaning) and a formula 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_the_numbers(name: str) -> None:
     portable = ""
     for arch in ("sm_80", "sm_90a"):
         compiled = compile_text(text, case.defines, arch)
+        assert not re.search(r"\{\n *\}", compiled.cu), "a block with nothing in it"
         if folder := os.environ.get("TILEC_CASES"):
             pack(Path(folder), f"{name.replace('/', '_')}_{arch}", compiled, values, want, case.tolerance)
             continue
