@@ -18,10 +18,11 @@ from pathlib import Path
 from tilec import ptxas
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.blocks import HAND, one_more
-from tilec.plan.ladder import BLOCKS, LADDERS, Choice
+from tilec.plan.ladder import BLOCKS, LADDERS, PLAIN, Choice
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
+from tilec.targets import Target
 from tilec.version import __version__
 
 MODES = ("auto", "always", "never")
@@ -164,23 +165,39 @@ def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], agai
 def _fuller(
     best: Attempt, bodies: Mapping[str, ptxas.Body], search: _Search, archs: Sequence[str], again: Again
 ) -> tuple[Attempt, Mapping[str, ptxas.Body]]:
-    """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it."""
-    more: dict[Key, int] = {}
-    for p in best.plans:
+    """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it: first
+    by another spelling, then by a bound."""
+    for plainly in (True, False):
+        wanted = [w for w in _worth_more(best, bodies) if not plainly or (w[0].ladder == "portable" and not w[0].rung)]
+        more = {w[0].symbol: ((w[0].ladder, w[0].symbol), PLAIN) if plainly else ((BLOCKS, w[0].symbol), w[1]) for w in wanted}
+        if not more:
+            continue
+        tried = again({**best.choice, **dict(more.values())})
+        answer = _ask(tried, archs)
+        if isinstance(answer, ptxas.Silence):
+            return best, bodies
+        how = f"{LADDERS['portable'][PLAIN].name}, " if plainly else ""
+        kept: dict[str, ptxas.Body] = {}
+        for v, count, threads, target in wanted:
+            body = answer.bodies[v.symbol]
+            search.told[v.ladder, v.symbol].append(f"{how}{count} blocks at a time: {body}")
+            if body.clean and target.blocks_that_fit(threads, body.registers, v.shared_bytes) >= count:
+                kept[v.symbol] = body
+        if kept:
+            best = tried if len(kept) == len(more) else again({**best.choice, **dict(more[symbol] for symbol in kept)})
+            bodies = {**bodies, **kept}
+    return best, bodies
+
+
+def _worth_more(now: Attempt, bodies: Mapping[str, ptxas.Body]) -> list[tuple[Variant, int, int, Target]]:
+    """Bodies for which one block more at once is worth a question: how many that makes, their threads, their machine."""
+    out = []
+    for p in now.plans:
         for v, threads in ((v, prod(v.threads or launch.threads)) for launch in p.launches for v in launch.variants):
-            if bodies[v.symbol].clean and (n := one_more(v, threads, bodies[v.symbol].registers, p.target)):
-                more[BLOCKS, v.symbol] = n
-    answer = _ask(tried := again({**best.choice, **more}), archs) if more else ptxas.Silence("")
-    if isinstance(answer, ptxas.Silence):
-        return best, bodies
-    for v in _bodies(best.plans):
-        if count := more.get((BLOCKS, v.symbol)):
-            search.told[v.ladder, v.symbol].append(f"{count} blocks at a time: {answer.bodies[v.symbol]}")
-    kept = {key: n for key, n in more.items() if answer.bodies[key[1]].clean}
-    if not kept:
-        return best, bodies
-    found = {**bodies, **{symbol: answer.bodies[symbol] for _, symbol in kept}}
-    return tried if len(kept) == len(more) else again({**best.choice, **kept}), found
+            body = bodies[v.symbol]
+            if body.clean and (count := one_more(v, threads, body.registers, p.target)):
+                out.append((v, count, threads, p.target))
+    return out
 
 
 def _lower(now: Attempt, bad: Sequence[Variant], search: _Search) -> Choice:

@@ -33,7 +33,7 @@ def test_bodies_that_complain_go_down_until_they_are_clean(tmp_path: Path, monke
     compiled = compile_text(TIGHT, ptxas="auto")
     assert set(rungs(compiled).values()) == {"steps one by one"} and nvcc.calls == 4 and not codes(compiled)
     told = explain_text(compiled.plans[0])
-    assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; thread numbers as they are: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
+    assert "nvcc 99.0.1 was asked" in told and "first choice: 8 bytes spilled; spelled plainly: 8 bytes spilled; loads late: 8 bytes spilled; steps one by one: clean" in told
     assert "//   registers  gemm: steps one by one" in compiled.cu
 
 

@@ -97,21 +97,28 @@ def test_and_is_right_for_tensors_off_16_bytes() -> None:
 ROWS = {"M": 64, "N": 16384, "threads": 512, "dtype": "float32"}
 RULE = """
 def spilled(name, text): return {spilled} if ", 2)" in text else 0
-def registers(name, text): return 64 if ", 2)" in text else {registers}
+def registers(name, text): return 64 if ", 2)" in text or ({plainly} and "% 512" not in text) else {registers}
 """
 
 
 @pytest.mark.parametrize(
-    ("registers", "spilled", "calls", "least"), [(70, 0, 2, 2), (76, 0, 2, 2), (70, 8, 2, 0), (77, 0, 1, 0), (64, 0, 1, 0)]
+    ("registers", "spilled", "plainly", "calls", "how"),
+    [
+        (70, 0, True, 2, "spelled plainly, 2 blocks at a time: clean with 64"), (70, 0, False, 3, "; 2 blocks at a time: clean with 64"),
+        (76, 0, False, 3, "; 2 blocks at a time: clean with 64"), (70, 8, False, 3, ""), (77, 0, True, 1, ""), (64, 0, True, 1, ""),
+    ],
 )  # fmt: skip
 def test_one_block_more_where_few_registers_are_in_its_way(
-    registers: int, spilled: int, calls: int, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registers: int, spilled: int, plainly: bool, calls: int, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of 16384 by 512 threads: 64 registers each let two blocks run at once, and loads of one hide behind sums of the other."""
-    nvcc = StandIn(tmp_path, monkeypatch, RULE.format(spilled=spilled, registers=registers))
+    nvcc = StandIn(tmp_path, monkeypatch, RULE.format(spilled=spilled, registers=registers, plainly=plainly))
     compiled = sample("rows/softmax.py", "", ROWS, "sm_90")
-    assert nvcc.calls == calls and bodies(compiled)["softmax"].least == least and not codes(compiled)
-    assert (f"__launch_bounds__(512{', 2' if least else ''})\n" in compiled.cu) and ("2 blocks at a time" in str(compiled.plans[0].asked)) is (calls > 1)
+    (asked,) = [line for line in compiled.plans[0].asked if line.startswith("softmax")]
+    plain, bound = how.startswith("spelled"), how.startswith(";")
+    assert nvcc.calls == calls and how in asked and not codes(compiled)
+    assert bodies(compiled)["softmax"].least == (2 if bound else 0) and (f"__launch_bounds__(512{', 2' if bound else ''})\n" in compiled.cu)
+    assert ("% 512" not in compiled.cu) is plain
     again = sample("rows/softmax.py", "", ROWS, "sm_90")
     assert again.cu == compiled.cu and nvcc.calls == calls
 

@@ -368,7 +368,7 @@ class BodyWriter:
             row = start if static(row) == 0 else Binary("add", Binary("mul", row, Const(extent, INT32), INT32), start, INT32)
         return SharedOperand(
             self.spell.tile_pointer(b), ctype(b.dtype), flat, self.spell.expr(row, facts), self.spell.expr(region.starts[-1], facts),
-            self.spell.layout_function(b),
+            self.spell.layout_function(b), self.spell.variant.configuration.plain,
         )  # fmt: skip
 
     def gemm(self, s: PGemm, facts: Facts) -> str:

@@ -233,7 +233,7 @@ class _Address:
         layout = self.s.layout
         assert layout.swizzle is not None
         span = (layout.swizzle.mask + 1) * CHUNK // layout.itemsize
-        wide = step == "kk" and self.plan.k_steps * self.plan.step[2] > span
+        wide = step == "kk" and not self.s.plain and self.plan.k_steps * self.plan.step[2] > span
         return (f"kk % {span}", f"kk / {span} * {span}") if wide else (step, "")
 
 

@@ -23,7 +23,7 @@ class SharedOperand:
 
     `pointer` is the C text of its first element (of the right stage already), `c_type` the element's C type, `layout` that of
     its last two dimensions, `row0` and `col0` C texts of where the operand starts inside, and `at` names the function that
-    turns (row, column) into an element offset.
+    turns (row, column) into an element offset. `plain`: steps along a row are spelled in one piece.
     """
 
     pointer: str
@@ -32,6 +32,7 @@ class SharedOperand:
     row0: str
     col0: str
     at: str
+    plain: bool = False
 
 
 @record

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 from tilec.diagnostics import Span
@@ -57,9 +58,9 @@ class _File:
     needs: set[str] = field(default_factory=set)
     layouts: dict[str, str] = field(default_factory=dict)
 
-    def define(self, function: str, tile: str, layout: SharedLayout) -> bool:
-        """Adds a layout function; false when the file has another one of that name."""
-        text = _layout_function(function, tile, layout)
+    def define(self, plain: bool, function: str, tile: str, layout: SharedLayout) -> bool:
+        """Adds a layout function, spelled plainly or not; false when the file has another one of that name."""
+        text = _layout_function(function, tile, layout, plain)
         return self.layouts.setdefault(function, text) == text
 
     def mark(self, span: Span) -> str:
@@ -111,7 +112,8 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
     reserved = kept | set(names.values())
     reserved |= {v.symbol for g in plan.launches for v in g.variants}
     reserved |= {word for text in plan.kernel.sources for word in re.findall(r"[A-Za-z_]\w*", text)}
-    spell = Spelling(variant, Names(reserved), file.needs.add, file.define, "fast_math" in plan.kernel.flags, variant.facts, file.mark)
+    define = partial(file.define, variant.configuration.plain)
+    spell = Spelling(variant, Names(reserved), file.needs.add, define, "fast_math" in plan.kernel.flags, variant.facts, file.mark)
     for p, name in names.items():
         if isinstance(p, Buffer):
             spell.buffers[p] = name
@@ -131,11 +133,11 @@ def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> st
         spell.var(v)
     body = writer.sequence(variant.body, variant.facts)
     tiles = _tiles(spell, variant, body)
-    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch, variant.configuration.signed)
+    lines = [v for v in values if mentions(body, v.split()[2])] + _thread_lines(body, launch, variant.configuration.plain)
     if variant.hopper and mentions(body, "warp_group"):
         spell.need("warp_group_index")
         lines.append("const int warp_group = warp_group_index();")
-    lines += _places(spell, launch, body, variant.configuration.signed) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
+    lines += _places(spell, launch, body, variant.configuration.plain) + _scratch_lines(spell, plan, body) + _order_lines(spell, launch)
     text = render(
         "kernel/kernel.cu.jinja", threads=writer.threads, symbol=variant.symbol,
         parameters=", ".join([*(f"const __grid_constant__ TensorMap {name}" for name in maps), *_listed(_parameters(file, plan, names))]),
@@ -233,12 +235,12 @@ def _scalar_values(file: _File, spell: Spelling, plan: Plan) -> list[str]:
     return out
 
 
-def _thread_lines(body: str, launch: LaunchPlan, signed: bool = False) -> list[str]:
-    """Declarations of the thread numbers that the body mentions; `signed` ones are not told to be non-negative."""
+def _thread_lines(body: str, launch: LaunchPlan, plain: bool = False) -> list[str]:
+    """Declarations of the thread numbers that the body mentions; `plain` ones are not told to be non-negative."""
     parts = []
     if any(mentions(body, w) for w in ("thread", "warp", "lane")):
         number = _thread_number(launch)
-        parts.append(f"thread = {number if signed else numbered(number, 0, prod(launch.threads))}")
+        parts.append(f"thread = {number if plain else numbered(number, 0, prod(launch.threads))}")
     if mentions(body, "warp"):
         parts.append("warp = thread / 32")
     if mentions(body, "lane"):
@@ -257,7 +259,7 @@ def _thread_number(launch: LaunchPlan) -> str:
     return "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
 
 
-def _places(spell: Spelling, launch: LaunchPlan, body: str, signed: bool) -> list[str]:
+def _places(spell: Spelling, launch: LaunchPlan, body: str, plain: bool) -> list[str]:
     """Declarations of the block and thread indices that the body mentions."""
     blocks = [(axis, spell.var(v)) for axis, v in enumerate(launch.launch.block_vars)]
     used = [(axis, n) for axis, n in blocks if mentions(body, n)]
@@ -269,7 +271,7 @@ def _places(spell: Spelling, launch: LaunchPlan, body: str, signed: bool) -> lis
     for v in launch.launch.thread_vars:
         if mentions(body, spell.var(v)):
             number = f"threadIdx.{AXES[v.axis]}"
-            out.append(f"const int {spell.var(v)} = {number if signed else numbered(number, 0, launch.threads[v.axis])};")
+            out.append(f"const int {spell.var(v)} = {number if plain else numbered(number, 0, launch.threads[v.axis])};")
     return out
 
 
@@ -293,8 +295,8 @@ def _tiles(spell: Spelling, variant: Variant, body: str) -> list[str]:
     return out
 
 
-def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
-    """The function that turns (row, column) of a tile into an offset."""
+def _layout_function(function: str, name: str, layout: SharedLayout, plain: bool) -> str:
+    """The function that turns (row, column) of a tile into an offset; a `plain` one counts chunks."""
     if layout.panel:
         rows, per = prod(layout.shape[:-1]), CHUNK // layout.itemsize
         _, shared, count = swizzle_period(layout)
@@ -312,7 +314,7 @@ def _layout_function(function: str, name: str, layout: SharedLayout) -> str:
     _, rows, count = swizzle_period(layout)
     row = f"row % {count}" if rows == 1 else f"row / {rows} % {count}"
     rule = f"row % {count}" if rows == 1 else f"(row / {rows}) % {count}"
-    return render("kernel/chunk_at.cu.jinja", function=function, name=name, pitch=layout.pitch, per=per, row=row, rule=rule)
+    return render("kernel/chunk_at.cu.jinja", function=function, name=name, pitch=layout.pitch, per=per, row=row, rule=rule, plain=plain)
 
 
 def _base(path: str) -> str:

@@ -26,7 +26,8 @@ class Rung:
     the body up.
     Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
-    `alone`, one is enough; `signed` numbers of threads are not told to be non-negative.
+    `alone`, one is enough; `plain` spelling does not tell that numbers of threads are not negative, and has steps along rows
+    in one piece.
     Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
     place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads; `deals`
     gives warp groups other numbers of registers than the author; `anew` makes the descriptors of operands again at each product.
@@ -48,7 +49,7 @@ class Rung:
     threads: int = 0
     bound: bool = True
     alone: bool = False
-    signed: bool = False
+    plain: bool = False
     cut: int = 1
     groups: bool = True
     keeps: bool = False
@@ -66,7 +67,7 @@ _THREADS = "256 threads are the most of which each may have 255 registers"
 _MORE = "each of more threads holds less of the tiles"
 _WARPS = "by mma.sync warps share a tile otherwise than warp groups must"
 _BLOCKS = "the assembler gives up registers so that more blocks fit"
-_SIGNED = "what the compiler makes of thread numbers that it knows not to be negative waits in registers"
+_SPELLED = "what the compiler makes of thread numbers that it knows not to be negative waits in registers"
 _DESCRIPTORS = "the descriptors of the operands of several products wait in registers"
 _DEALS = "one warp group has too few of the registers that others, or none, make use of"
 _CUT = "all threads together have too few registers for the tile"
@@ -75,7 +76,7 @@ _PLAIN = (
     FIRST,
     Rung("no bound on registers", "the blocks that the author wants at once leave too few registers", bound=False),
     Rung("one block at a time", _BLOCKS, bound=False, alone=True),
-    Rung("thread numbers as they are", _SIGNED, bound=False, signed=True),
+    Rung("spelled plainly", _SPELLED, bound=False, plain=True),
     Rung("loads late", _SHORT, bound=False, short=True),
     Rung("steps one by one", _ROLLED, bound=False, short=True, rolled=True),
     Rung("256 threads", _THREADS, bound=False, threads=256),
@@ -151,6 +152,9 @@ Choice = Mapping[tuple[str, str], int]
 multiprocessor."""
 
 BLOCKS = "blocks"
+
+PLAIN = next(n for n, r in enumerate(_PLAIN) if r.plain)
+"""The number of the portable rung that is spelled plainly and else as the first one."""
 
 
 def rung_of(choice: Choice, ladder: str, symbol: str) -> tuple[int, Rung]:

@@ -588,7 +588,7 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         cut = x.cut if x.cut in cuts else 1
         if largest >= room.target.registers_for(threads) * threads * cut:
             return None
-        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.signed
+        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.plain
 
     below = next_rung("portable", number, effect)
     out = replace(v, ladder="portable", rung=number, below=below, strain=strain)
