@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tilec.record import record
@@ -108,18 +109,20 @@ def _compile(options: Options) -> Compiled:
     clock = _Clock()
     module = read(options, clock.during)
     plans = plan_module(module, options, clock.during)
-    cu = emit_module(plans, options, clock.during)
-    if options.ptxas == "always" or any(v.doubtful for p in plans for launch in p.launches for v in launch.variants):
-        from tilec.settle import Attempt, settle
+    if options.ptxas != "always" and not any(v.doubtful for p in plans for launch in p.launches for v in launch.variants):
+        return Compiled(module, plans, emit_module(plans, options, clock.during), _told(module, plans), clock.seconds)
+    from tilec.settle import Attempt, settle
 
-        def again(choice: Choice) -> Attempt:
-            more = plan_module(module, options, clock.during, choice)
-            return Attempt(choice, more, emit_module(more, options, clock.during))
+    def attempt(choice: Choice, plans: tuple[Plan, ...]) -> Attempt:
+        return Attempt(choice, plans, cache(partial(emit_module, plans, options, clock.during)))
 
-        with clock.during("ptxas", options.path):
-            settled = settle(Attempt({}, plans, cu), options.ptxas, again)
-        plans, cu = settled.plans, settled.cu
-    return Compiled(module, plans, cu, _told(module, plans), clock.seconds)
+    def again(choice: Choice) -> Attempt:
+        return attempt(choice, plan_module(module, options, clock.during, choice))
+
+    with clock.during("ptxas", options.path):
+        settled = settle(attempt({}, plans), options.ptxas, again)
+        cu = settled.cu
+    return Compiled(module, settled.plans, cu, _told(module, settled.plans), clock.seconds)
 
 
 def emit_module(plans: Sequence[Plan], options: Options, during: During) -> str:

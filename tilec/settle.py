@@ -40,11 +40,16 @@ Key = tuple[str, str]
 
 @record
 class Attempt:
-    """Plans and the text made of them, for the `choice` of rungs."""
+    """Plans and the text made of them where somebody wants it, for the `choice` of rungs."""
 
     choice: Choice
     plans: tuple[Plan, ...]
-    cu: str
+    emitted: Callable[[], str]
+
+    @property
+    def cu(self) -> str:
+        """The text."""
+        return self.emitted()
 
 
 Again = Callable[[Choice], Attempt]
@@ -298,7 +303,7 @@ def _by_rules(first: Attempt, again: Again, reason: str) -> Attempt:
             if v.strain <= 0 or key in search.done:
                 continue
             if v.below and not LADDERS[v.ladder][v.below].portable:
-                choice[key] = v.below
+                choice[key] = v.sure or v.below
             else:
                 search.done.add(key)
                 choice[key] = search.best(key)

@@ -15,7 +15,7 @@ from tests.ptxas.kit import DOUBTFUL, TIGHT, StandIn, bodies, codes
 from tests.samples.cases import CASES
 from tests.samples.kit import SAMPLES
 from tests.toolchain import needs_nvcc
-from tilec import cli, ptxas
+from tilec import cli, driver, ptxas
 from tilec.emit.explain import explain_text
 from tilec.plan.ladder import LADDERS
 
@@ -62,6 +62,16 @@ def test_bodies_of_one_launch_that_complain_go_down_together(tmp_path: Path, mon
     ladder = LADDERS["portable"]
     words = {s: {r.name: r.threads for r in ladder if f"; {r.name}: " in line} for line in compiled.plans[0].asked for s in (line.split()[0],)}
     assert {n for r, n in words["gemm"].items() if n} == {n for r, n in words["gemm__general"].items() if n}
+
+
+def test_rules_go_straight_to_what_they_vouch_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan takes as long as all else: none is made of rungs that are known not to fit."""
+    plans: list[int] = []
+    monkeypatch.setattr(driver, "plan_module", lambda *args, real=driver.plan_module: plans.append(1) or real(*args))
+    text = (SAMPLES / "attention" / "forward.py").read_text()
+    compiled = compile_text(text, {"batch": 4, "heads": 16, "kv_heads": 16, "seq": 4096, "dim": 128}, "sm_80", ptxas="never")
+    (body,) = bodies(compiled).values()
+    assert body.rung > 3 and body.strain <= 0 and len(plans) == 2
 
 
 def test_where_nothing_helps_the_least_spills_stay_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

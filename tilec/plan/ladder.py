@@ -9,7 +9,7 @@ ask takes the first one that the rules here vouch for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tilec.record import record
@@ -168,6 +168,15 @@ def next_rung(ladder: str, n: int, effect: Callable[[Rung], object]) -> int:
     rungs = LADDERS[ladder]
     had = [None, *(effect(r) for r in rungs[: n + 1])]
     return next((m for m in range(n + 1, len(rungs)) if effect(rungs[m]) not in had), 0)
+
+
+def alike(ladder: str, n: int, threads: int) -> Iterator[int]:
+    """The numbers of the rungs behind one that leave the same `threads` (0: whatever rungs ask for), blocks and kinds of products."""
+    rungs = LADDERS[ladder]
+    for m in range(n + 1, len(rungs)):
+        if (threads and rungs[m].threads not in (0, threads)) or (rungs[m].cut, rungs[m].groups) != (rungs[n].cut, rungs[n].groups):
+            return
+        yield m
 
 
 @record

@@ -32,7 +32,7 @@ from tilec.plan.contracts import host_checks
 from tilec.plan.cut import first_cut
 from tilec.plan.domains import static
 from tilec.plan.engine_copies import engine_tiles, with_full
-from tilec.plan.free_threads import free_threads
+from tilec.plan.free_threads import free_threads, thread_count
 from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
 from tilec.plan.in_flight import joined_products
 from tilec.plan.hopper.gemm import plan_gemm, plan_lines
@@ -42,7 +42,7 @@ from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
 from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
-from tilec.plan.ladder import FIRST, Choice, Load, Rung, next_rung, portable_strain, rung_of
+from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.loads import loads_together
 from tilec.plan.lower import Lowering, Setting
@@ -154,7 +154,7 @@ def _planned(
     teams: Teams | None = None,
 ) -> LaunchPlan:  # fmt: skip
     check_clusters(launch, options.target)
-    threads = launch.threads or (_thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
+    threads = launch.threads or (thread_count(launch) if kernel.implicit else DEFAULT_THREADS, 1, 1)
     room = _room(kernel, launch, threads, options, written, teams)
     own = _own_bodies(room, symbol, assumed, options) if room.hand is None else ()
     part = _in_parts(room, symbol)
@@ -335,12 +335,6 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
         return [own, _variant(room, symbol, {}, aligned=False)]
     general = _variant(replace(here(symbol), hand=replace(hand, engine=False)), symbol, {}, aligned=False)
     return [own, replace(general, when=None, threads=room.threads, grid=_grid_of(launch), hopper=True)]
-
-
-def _thread_count(launch: Launch) -> int:
-    """The threads of a block whose author left them open: a warp for each 64 x 64 of the largest product, 4 to 8 of them."""
-    tiles = [(static(s.c.extents[-2]) or 1) * (static(s.c.extents[-1]) or 1) for s in walk_stmt(launch.body) if isinstance(s, Gemm)]
-    return 32 * min(8, max(4, max(tiles, default=0) // 4096))
 
 
 def _row_divisors(kernel: Kernel) -> dict[Var, int]:
@@ -565,16 +559,17 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     if room.hand is not None:
         return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, room.target)
     free = free_threads(launch.body)
-    held = all(g.load_a == "register" or g.load_b == "register" for g in products)
+    held = all("register" in (g.load_a, g.load_b) for g in products)
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
-    there = room.target.registers_for(now * (max(1, launch.min_blocks) if rung.bound else 1))
-    shapes = tuple((g.op.m, g.op.n) for g in products)
-    loops = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
+
+    def room_for(x: Rung) -> int:
+        return room.target.registers_for(now * (max(1, launch.min_blocks) if x.bound else 1))
+
+    shapes, loops = tuple((g.op.m, g.op.n) for g in products), [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
-    narrow = any(g.op.a_dtype.bits != 16 for g in products)
-    late = short or rung.short
+    narrow, late = any(g.op.a_dtype.bits != 16 for g in products), short or rung.short
     groups, flight = in_groups(room.legal.gemms), 0 if products else loads_together(v.body)
-    load = Load(v.registers, there, now, shapes, narrow, read, len(loops), late, loose and not late, groups, flight)
+    load = Load(v.registers, room_for(rung), now, shapes, narrow, read, len(loops), late, loose and not late, groups, flight)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)
@@ -590,7 +585,14 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
             return None
         return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.plain
 
+    def fits(x: Rung) -> bool:
+        """That a rung with the same threads is known to fit."""
+        here = replace(load, there=room_for(x), late=short or x.short, loose=loose and not (short or x.short))
+        return effect(x) is not None and portable_strain(here, x) <= 0
+
     below = next_rung("portable", number, effect)
-    out = replace(v, ladder="portable", rung=number, below=below, strain=strain)
+    near = [number, *alike("portable", number, now if free else 0)] if strain > 0 else [0]
+    sure = next((n for n in near[1:] if fits(LADDERS["portable"][n])), 0) or next_rung("portable", near[-1], effect)
+    out = replace(v, ladder="portable", rung=number, below=below, sure=sure, strain=strain)
     out = with_blocks(out, load, room.options.choice, wanted_blocks(rung, launch) or known)
     return replace(out, open=left_open(out, load))
