@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,14 @@ def test_a_search_that_is_killed_goes_on_where_it_was(monkeypatch: pytest.Monkey
         except subprocess.TimeoutExpired:
             if Path("k.tuned.json").exists() and rows().get((64, 32), {}).get("status") == "measured":
                 break
+    children = [Path("/proc") / p for f in Path(f"/proc/{process.pid}/task").glob("*/children") for p in f.read_text().split()]
     process.kill()
     process.wait()
+    for _ in range(100):  # its worker sleeps over a candidate, and leaves all the same
+        if not any(child.exists() for child in children):
+            break
+        time.sleep(0.1)
+    assert children and not any(child.exists() for child in children)
     monkeypatch.setenv("QUICK_LOG", "log")
     assert tune("--space", "block_M=64,48 block_N=32") == 0
     assert Path("log").read_text().split("\n")[0].startswith("48 32") and json.loads(Path("k.tuned.json").read_text())["best"]["block_M"] == 64

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -130,8 +131,16 @@ def _listen(process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Answer 
             answers.put(None)
 
 
+def _leave_with(owner: int) -> None:
+    """Ends this process soon after its owner: one that was killed closes nothing, and a job that hangs does not see its input end."""
+    while os.getppid() == owner:
+        time.sleep(1)
+    os._exit(1)
+
+
 def main() -> None:
-    """Answers jobs until standard input ends. What kernels print goes nowhere."""
+    """Answers jobs until standard input ends, or its owner does. What kernels print goes nowhere."""
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     source, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
