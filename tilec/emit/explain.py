@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 
 from tilec.diagnostics import CompileError
@@ -91,17 +90,16 @@ def _grid(plan: Plan, launch: LaunchPlan) -> str:
     blocks = _number(" * ".join(f"({t})" for t in texts))
     count = f" = {blocks} blocks" if blocks is not None else ""
     registers = min(best.registers, plan.target.registers_for(threads * best.least)) if best.least else best.registers
-    best = replace(best, registers=registers)  # no more than leave room for as many blocks as are to fit
     fit = plan.target.blocks_that_fit(threads, registers, best.shared_bytes)
     return (
         f"grid ({', '.join(texts)}){count}, {threads} threads; "
-        f"{fit} block{' fits' if fit == 1 else 's fit'} on an SM, limited by {_limit(plan.target, threads, best, fit)}"
+        f"{fit} block{' fits' if fit == 1 else 's fit'} on an SM, limited by {_limit(plan.target, threads, registers, fit)}"
     )
 
 
-def _limit(target: Target, threads: int, best: Variant, fit: int) -> str:
+def _limit(target: Target, threads: int, registers: int, fit: int) -> str:
     """What keeps more blocks from an SM."""
-    if target.blocks_that_fit(threads, best.registers, 0) == fit:
+    if target.blocks_that_fit(threads, registers, 0) == fit:
         return "registers" if target.blocks_that_fit(threads, 1, 0) > fit else "threads"
     return "shared memory"
 

@@ -235,12 +235,11 @@ def _scalar_values(file: _File, spell: Spelling, plan: Plan) -> list[str]:
     return out
 
 
-def _thread_lines(body: str, launch: LaunchPlan, plain: bool = False) -> list[str]:
+def _thread_lines(body: str, launch: LaunchPlan, plain: bool) -> list[str]:
     """Declarations of the thread numbers that the body mentions; `plain` ones are not told to be non-negative."""
     parts = []
     if any(mentions(body, w) for w in ("thread", "warp", "lane")):
-        number = _thread_number(launch)
-        parts.append(f"thread = {number if plain else numbered(number, 0, prod(launch.threads))}")
+        parts.append(f"thread = {_told(_thread_number(launch), prod(launch.threads), plain)}")
     if mentions(body, "warp"):
         parts.append("warp = thread / 32")
     if mentions(body, "lane"):
@@ -259,6 +258,11 @@ def _thread_number(launch: LaunchPlan) -> str:
     return "threadIdx.x" if y == z == 1 else f"threadIdx.x + {x} * threadIdx.y" + (f" + {x * y} * threadIdx.z" if z > 1 else "")
 
 
+def _told(number: str, count: int, plain: bool) -> str:
+    """A number of one of `count` threads, told to be non-negative unless it is spelled plainly."""
+    return number if plain else numbered(number, 0, count)
+
+
 def _places(spell: Spelling, launch: LaunchPlan, body: str, plain: bool) -> list[str]:
     """Declarations of the block and thread indices that the body mentions."""
     blocks = [(axis, spell.var(v)) for axis, v in enumerate(launch.launch.block_vars)]
@@ -270,8 +274,7 @@ def _places(spell: Spelling, launch: LaunchPlan, body: str, plain: bool) -> list
     out += [f"const int {n} = blockIdx.{AXES[axis]};" for axis, n in used]
     for v in launch.launch.thread_vars:
         if mentions(body, spell.var(v)):
-            number = f"threadIdx.{AXES[v.axis]}"
-            out.append(f"const int {spell.var(v)} = {number if plain else numbered(number, 0, launch.threads[v.axis])};")
+            out.append(f"const int {spell.var(v)} = {_told(f'threadIdx.{AXES[v.axis]}', launch.threads[v.axis], plain)};")
     return out
 
 

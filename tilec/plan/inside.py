@@ -17,7 +17,7 @@ from dataclasses import replace
 from tilec.analysis.affine import depends_on
 from tilec.ir.expr import Buffer, Expr, Load, Scope, Var
 from tilec.ir.tile import For, If, Parallel, Seq, Stmt, Store
-from tilec.ir.visit import map_stmt, stmt_exprs, walk_expr, walk_stmt
+from tilec.ir.visit import flat, map_stmt, stmt_exprs, walk_expr, walk_stmt
 from tilec.plan.domains import accesses, domain_fits
 from tilec.plan.ways import MOST_WRITTEN_OUT, counted
 
@@ -29,7 +29,8 @@ def walked_inside(s: Stmt) -> Stmt:
 
 
 def _turned(s: For) -> Parallel | None:
-    loop = _only(s.body)
+    body = flat(s.body)
+    loop = body[0] if len(body) == 1 else None
     if not isinstance(loop, Parallel) or s.kind not in ("serial", "unroll") or s.factor or not 0 < (counted(s) or 0) <= MOST_WRITTEN_OUT:
         return None
     parts = list(walk_stmt(loop.body))
@@ -38,12 +39,6 @@ def _turned(s: For) -> Parallel | None:
     if not _own(loop) or not any(_walks(e, s.var) for x in parts for e in stmt_exprs(x)):
         return None
     return replace(loop, body=replace(s, kind="unroll", body=loop.body))
-
-
-def _only(s: Stmt) -> Stmt:
-    while isinstance(s, Seq) and len(s.body) == 1:
-        s = s.body[0]
-    return s
 
 
 def _own(loop: Parallel) -> bool:

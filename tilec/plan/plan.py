@@ -517,7 +517,7 @@ class Variant:
     ladder: str = ""  # of `ladder.LADDERS`, "" for bodies that have one configuration only
     rung: int = 0  # the configuration's number on it
     below: int = 0  # the number of the next one that makes a difference to this body; 0 for none
-    sure: int = 0  # the number of the next one that may be known to fit: those between are known not to be
+    sure: int = 0  # where it may not fit: the number of the next one that may be known to; those between are known not to be
     strain: int = 0  # by how many registers a thread the body may exceed what is known to fit; 0 and less: it is known to
     open: bool = False  # it is known to fit, but the assembler may give up registers that it need not
     least: int | None = None  # blocks that are to fit a multiprocessor, 0 for any number; None: as many as the author wants

@@ -583,7 +583,7 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         cut = x.cut if x.cut in cuts else 1
         if largest >= room.target.registers_for(threads) * threads * cut:
             return None
-        return bound, threads, x.short or short, steps, cut, x.groups and in_groups(room.legal.gemms), x.plain
+        return bound, threads, x.short or short, steps, cut, x.groups and groups, x.plain
 
     def fits(x: Rung) -> bool:
         """That a rung with the same threads is known to fit."""
@@ -591,8 +591,10 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
         return effect(x) is not None and portable_strain(here, x) <= 0
 
     below = next_rung("portable", number, effect)
-    near = [number, *alike("portable", number, now if free else 0)] if strain > 0 else [0]
-    sure = next((n for n in near[1:] if fits(LADDERS["portable"][n])), 0) or next_rung("portable", near[-1], effect)
+    sure = 0
+    if strain > 0:
+        near = [number, *alike("portable", number, now if free else 0)]
+        sure = next((n for n in near[1:] if fits(LADDERS["portable"][n])), 0) or next_rung("portable", near[-1], effect)
     out = replace(v, ladder="portable", rung=number, below=below, sure=sure, strain=strain)
     out = with_blocks(out, load, room.options.choice, wanted_blocks(rung, launch) or known)
     return replace(out, open=left_open(out, load))

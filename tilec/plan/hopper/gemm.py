@@ -109,8 +109,8 @@ def plan_gemm(r: Request) -> list[Variant] | str:
         return out
 
     def effect(x: Rung) -> object:
-        parts = x.parts if any(map(reads_tensors, found.epilogue)) else 0
-        return parts, x.anew, x.lag and consumers == 2, x.take[1] > RULES.registers[consumers][1] and x.take, x.pairs, x.cut, x.portable
+        takes = x.take[1] > RULES.registers[consumers][1] and x.take
+        return _parts_of(x, found), x.anew, x.lag and consumers == 2, takes, x.pairs, x.cut, x.portable
 
     out = replace(out, ladder="product", rung=number, below=next_rung("product", number, effect))
     pair = chosen_pair(r.launch, found, *operands, r.pairs)
@@ -183,13 +183,17 @@ def plan_lines(r: Request) -> Variant | str:
         return "its products may need more registers than there are"
 
     def effect(x: Rung) -> object:
-        parts = x.parts if any(map(reads_tensors, found.epilogue)) else 0
-        return parts, x.anew and bool(found.epilogue), x.lag and consumers == 2, x.take, x.portable
+        return _parts_of(x, found), x.anew and bool(found.epilogue), x.lag and consumers == 2, x.take, x.portable
 
     computes = any(isinstance(x, Store) and x.buffer.scope is Scope.FRAGMENT for s in found.epilogue for x in walk_stmt(s))
     tight = computes and all(o.tile.dtype.bits == 8 for o in operands)
     out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), open=tight)
     return replace(out, remarks=(*remarks, *out.remarks))
+
+
+def _parts_of(x: Rung, found: Match) -> int:
+    """How many iterations behind the products a rung lets load together; 0 where none of them loads."""
+    return x.parts if any(map(reads_tensors, found.epilogue)) else 0
 
 
 def _shares(found: Match, facts: Facts, anywhere: bool = False) -> tuple[int, int, tuple[Operand, Operand]] | str:
