@@ -588,13 +588,12 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     def fits(x: Rung) -> bool:
         """That a rung with the same threads is known to fit."""
         here = replace(load, there=room_for(x), late=short or x.short, loose=loose and not (short or x.short))
-        return effect(x) is not None and portable_strain(here, x) <= 0
+        return portable_strain(here, x) <= 0
 
     below = next_rung("portable", number, effect)
-    sure = 0
-    if strain > 0:
-        near = [number, *alike("portable", number, now if free else 0)]
-        sure = next((n for n in near[1:] if fits(LADDERS["portable"][n])), 0) or next_rung("portable", near[-1], effect)
+    sure, near = below if strain > 0 else 0, set(alike("portable", number, now if free else 0))
+    while sure in near and not fits(LADDERS["portable"][sure]):
+        sure = next_rung("portable", sure, effect)
     out = replace(v, ladder="portable", rung=number, below=below, sure=sure, strain=strain)
     out = with_blocks(out, load, room.options.choice, wanted_blocks(rung, launch) or known)
     return replace(out, open=left_open(out, load))
