@@ -54,7 +54,7 @@ def outcome(c: Case) -> dict[str, Any]:
         settled = compiled(c, "auto")
     except (CompileError, InternalFault) as fault:
         return {"refused": str(fault)[:200]}
-    answer = ptxas.ask(settled.cu, (c.arch,), [v.symbol for v in bodies(settled)])
+    answer = ptxas.hear(settled.cu, (c.arch,))
     if isinstance(answer, ptxas.Silence):
         return {"silent": answer.reason, "strain": {v.symbol: v.strain for v in bodies(settled)}}
     asked = "ptxas" in settled.seconds

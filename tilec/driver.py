@@ -17,6 +17,7 @@ from tilec.record import record
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span, error
 
 if TYPE_CHECKING:
+    from tilec.emit.kernel import Written
     from tilec.ir.kernel import Kernel, Module
     from tilec.plan.ladder import Choice
     from tilec.plan.plan import Plan
@@ -114,24 +115,32 @@ def _compile(options: Options) -> Compiled:
     from tilec.settle import Attempt, settle
 
     def attempt(choice: Choice, plans: tuple[Plan, ...]) -> Attempt:
-        return Attempt(choice, plans, cache(partial(emit_module, plans, options, clock.during)))
+        return Attempt(choice, plans, cache(partial(write_module, plans, options, clock.during)))
 
     def again(choice: Choice) -> Attempt:
         return attempt(choice, plan_module(module, options, clock.during, choice))
 
     with clock.during("ptxas", options.path):
         settled = settle(attempt({}, plans), options.ptxas, again)
-        cu = settled.cu
+    with clock.during("emit", options.path):
+        cu = settled.written().text()
     return Compiled(module, settled.plans, cu, _told(module, settled.plans), clock.seconds)
 
 
 def emit_module(plans: Sequence[Plan], options: Options, during: During) -> str:
     """The text of the .cu."""
+    written = write_module(plans, options, during)
     with during("emit", options.path):
-        from tilec.emit.kernel import EmitOptions, emit
+        return written.text()
+
+
+def write_module(plans: Sequence[Plan], options: Options, during: During) -> Written:
+    """The kernels of the .cu."""
+    with during("emit", options.path):
+        from tilec.emit.kernel import EmitOptions, write
 
         lines = options.text.decode("utf-8-sig", errors="replace").splitlines()
-        return emit(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
+        return write(plans, EmitOptions(file=options.path, source=tuple(lines), line_directives=options.line_directives))
 
 
 STACK_DEPTH = 12_000

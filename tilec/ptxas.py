@@ -1,8 +1,10 @@
 """What ptxas says of the kernels in a CUDA file: registers, spilled bytes, stack, serialised products. Answers are kept on disk.
 
-    ask(text, ("sm_90a",)) -> Report({"gemm": Body(registers=168), "gemm__general": Body(255, stack=8, stores=8, loads=32)}, "13.0")
+    ask(about, {"gemm": ("sm_90a",), "gemm__general": ("sm_90a",)})
+        -> Report({"gemm": Body(registers=168), "gemm__general": Body(255, stack=8, stores=8, loads=32)}, "13.0")
 
-Answers are keyed by the text, the architectures and nvcc's version, and renamed into place whole; what cannot be read is asked again.
+Answers are keyed by the text of each kernel, its architectures and nvcc's version, and renamed into place whole; what cannot be read is
+asked again.
 An nvcc that is absent, hangs, crashes or refuses the file gives None and a reason: nobody depends on it.
 """
 
@@ -16,7 +18,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +32,7 @@ TIMEOUT_S = 60.0
 """The longest that one question may take; TILEC_PTXAS_TIMEOUT names another number of seconds."""
 MOST_ENTRIES = 512
 """Answers on disk; above this the oldest quarter goes."""
-_FORMAT = "1"
+_FORMAT = "2"
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -120,76 +123,137 @@ def find_nvcc() -> str:
     return shutil.which("nvcc") or shutil.which(str(Path(home) / "bin" / "nvcc")) or ""
 
 
-def ask(text: str, archs: Sequence[str], symbols: Sequence[str] = ()) -> Report | Silence:
-    """What ptxas says of a file for these architectures, of all kernels `symbols` at least; from disk where it was asked before."""
+About = Callable[[Sequence[str]], str]
+"""The text of some kernels of a file, by their symbols."""
+
+
+def ask(about: About, archs: Mapping[str, Sequence[str]]) -> Report | Silence:
+    """What ptxas says of kernels, each for its architectures: from disk where it was asked before, of the others as many at once as
+    there are processors."""
     nvcc = find_nvcc()
-    version = _version(nvcc) if nvcc else Silence("nvcc is not here")
+    version = _version(nvcc)
     if isinstance(version, Silence):
         return version
-    entry = entry_of(text, archs, version)
-    known = recall(entry)
-    if known is not None:
-        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            bodies = {s: _body(*b) for s, b in known["bodies"].items()}
-            if bodies and bodies.keys() >= set(symbols):
-                return Report(bodies, version)
-    said = _said(nvcc, text, archs)
-    if isinstance(said, Silence):
-        return said
-    bodies = parse(said)
-    if not bodies or not bodies.keys() >= set(symbols):
-        return Silence("nvcc tells nothing of registers")
-    keep(entry, {"bodies": {s: [b.registers, b.stack, b.stores, b.loads, b.losses] for s, b in bodies.items()}})
-    return Report(bodies, version)
+    entries = {s: entry_of(about([s]), archs[s], version) for s in archs}
+    bodies = {s: b for s, b in ((s, _known(entry)) for s, entry in entries.items()) if b is not None}
+    groups = _groups([(s, a) for s in archs if s not in bodies for a in archs[s]], {s: len(about([s])) for s in archs}, os.cpu_count() or 1)
+    found: dict[str, Body] = {}
+    for (symbols, _), said in zip(groups, _said(nvcc, about, groups), strict=True):
+        if isinstance(said, Silence):
+            return said
+        heard = parse(said)
+        if not heard.keys() >= set(symbols):
+            return Silence("nvcc tells nothing of registers")
+        for s in symbols:
+            found[s] = heard[s].worse(found[s]) if s in found else heard[s]
+    for s, b in found.items():
+        keep(entries[s], {"body": [b.registers, b.stack, b.stores, b.loads, b.losses]})
+    return Report({**bodies, **found}, version)
 
 
-def _said(nvcc: str, text: str, archs: Sequence[str]) -> str | Silence:
-    """What nvcc prints for a file."""
+def hear(text: str, archs: Sequence[str]) -> Report | Silence:
+    """What ptxas says of all kernels of a file, whatever was asked before."""
+    nvcc = find_nvcc()
+    version = _version(nvcc)
+    if isinstance(version, Silence):
+        return version
+    bodies: dict[str, Body] = {}
+    for said in _said(nvcc, lambda _: text, [((), arch) for arch in archs]):
+        if isinstance(said, Silence):
+            return said
+        bodies |= {s: b.worse(bodies[s]) if s in bodies else b for s, b in parse(said).items()}
+    return Report(bodies, version) if bodies else Silence("nvcc tells nothing of registers")
+
+
+def _known(entry: Path) -> Body | None:
+    """The body that was kept there."""
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return _body(*(recall(entry) or {})["body"])
+    return None
+
+
+Group = tuple[tuple[str, ...], str]
+"""Kernels that one nvcc is asked about, and for which architecture."""
+
+
+def _groups(wanted: Sequence[tuple[str, str]], sizes: Mapping[str, int], processors: int) -> list[Group]:
+    """The kernels, each with an architecture, in about as many groups as there are processors, which take about as long."""
+    out: list[Group] = []
+    archs = dict.fromkeys(a for _, a in wanted)
+    for arch in archs:
+        parts: list[list[str]] = [[] for _ in range(max(1, processors // len(archs)))]
+        for s in sorted((s for s, a in wanted if a == arch), key=lambda s: (-sizes[s], s)):
+            min(parts, key=lambda part: sum(sizes[s] for s in part)).append(s)
+        out += [(tuple(part), arch) for part in parts if part]
+    return out
+
+
+def _said(nvcc: str, about: About, groups: Sequence[Group]) -> list[str | Silence]:
+    """What nvcc prints for each group; all are asked at once."""
     with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
-        source = Path(folder, "kernel.cu")
-        source.write_text(text, encoding="utf-8")
-        codes = [f"-gencode=arch=compute_{a.removeprefix('sm_')},code={a}" for a in archs]
-        return _run([nvcc, "-std=c++17", *codes, "-Xptxas", "-v", "-fatbin", "-o", str(Path(folder, "kernel.fatbin")), str(source)])
+        commands = []
+        for n, (symbols, arch) in enumerate(groups):
+            source = Path(folder, f"kernels_{n}.cu")
+            source.write_text(about(symbols), encoding="utf-8")
+            code = f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"
+            commands.append([nvcc, "-std=c++17", code, "-Xptxas", "-v", "-fatbin", "-o", str(source.with_suffix(".fatbin")), str(source)])
+        return _run(commands)
 
 
 def _version(nvcc: str) -> str | Silence:
     """Release and build of nvcc, in a few words."""
-    said = _run([nvcc, "--version"], 10.0)
+    if not nvcc:
+        return Silence("nvcc is not here")
+    (said,) = _run([[nvcc, "--version"]], 10.0)
     if isinstance(said, Silence):
         return said
     found = re.search(r"\bV(\d+\.\d+\.\d+)", said) or re.search(r"release (\d+\.\d+)", said)
     return found[1] if found else sha256(said.encode()).hexdigest()[:12]
 
 
-def _run(command: Sequence[str], timeout: float = 0.0) -> str | Silence:
-    """What a command prints; it and what it has started are ended when it takes too long."""
+def _run(commands: Sequence[Sequence[str]], limit: float = 0.0) -> list[str | Silence]:
+    """What commands print that run side by side; they and what they have started are ended when they take too long."""
+    if not limit:
+        try:
+            limit = float(os.environ.get("TILEC_PTXAS_TIMEOUT") or TIMEOUT_S)
+        except ValueError:
+            limit = TIMEOUT_S
+    until = time.monotonic() + limit
+    with contextlib.ExitStack() as open_ones:
+        started = [_start(command, open_ones) for command in commands]
+        return [s if isinstance(s, Silence) else _heard(s, until - time.monotonic(), limit) for s in started]
+
+
+def _start(command: Sequence[str], open_ones: contextlib.ExitStack) -> subprocess.Popen[str] | Silence:
+    """A command that has begun, and that does not outlive `open_ones`."""
     try:
-        limit = timeout or float(os.environ.get("TILEC_PTXAS_TIMEOUT") or TIMEOUT_S)
-    except ValueError:
-        limit = TIMEOUT_S
-    try:
-        started = subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,
         )  # fmt: skip
     except OSError as fault:
         return Silence(f"nvcc cannot be started: {fault.strerror}")
-    with started:
-        try:
-            said, _ = started.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            return Silence(f"nvcc gave no answer within {limit:g} s")
-        finally:
-            if started.returncode is None:
-                _end(started)
-    if started.returncode:
-        first = next((line.strip() for line in said.splitlines() if "error" in line or "fatal" in line), f"exit code {started.returncode}")
+    open_ones.enter_context(process)
+    open_ones.callback(_end, process)
+    return process
+
+
+def _heard(process: subprocess.Popen[str], seconds: float, limit: float) -> str | Silence:
+    """What a command prints within some seconds."""
+    try:
+        said, _ = process.communicate(timeout=max(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        return Silence(f"nvcc gave no answer within {limit:g} s")
+    if process.returncode:
+        first = next((line.strip() for line in said.splitlines() if "error" in line or "fatal" in line), f"exit code {process.returncode}")
         return Silence(f"nvcc failed: {first[:200]}")
     return said
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a process and all that it has started, which it leads."""
+    """Ends a process that goes on, and all that it has started, which it leads."""
+    if process.returncode is not None:
+        return
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()

@@ -3,19 +3,20 @@
     settle(first, "auto", again) -> the first attempt itself, where the rules vouch for all of its bodies
                                  -> the one whose bodies are clean, after as many questions as there were complaints
 
-An attempt is the plans and the text for a choice of rungs (`plan.ladder`). Every body that complains takes its next rung; one that has
-none left goes back to its best.
+An attempt is the plans and the kernels for a choice of rungs (`plan.ladder`). Every body that complains takes its next rung; one that has
+none left goes back to its best. Bodies that the rules vouch for from the start are not asked about.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 
 from tilec import ptxas
+from tilec.emit.kernel import Written
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.blocks import HAND, one_more
 from tilec.plan.ladder import BLOCKS, LADDERS, PLAIN, Choice
@@ -40,16 +41,11 @@ Key = tuple[str, str]
 
 @record
 class Attempt:
-    """Plans and the text made of them where somebody wants it, for the `choice` of rungs."""
+    """Plans for the `choice` of rungs, and the kernels made of them where somebody wants those."""
 
     choice: Choice
     plans: tuple[Plan, ...]
-    emitted: Callable[[], str]
-
-    @property
-    def cu(self) -> str:
-        """The text."""
-        return self.emitted()
+    written: Callable[[], Written]
 
 
 Again = Callable[[Choice], Attempt]
@@ -92,12 +88,11 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
     first = _possible(first, again)
     if any(v.strain > HOPELESS for v in _bodies(first.plans)):
         return _by_rules(first, again, "no configuration makes up for so many")
-    archs = _archs(first.plans)
-    answer = _ask(first, archs)
+    asking = _Asking(again, mode == "always")
+    answer = asking.of(first)
     if isinstance(answer, ptxas.Silence):
         return _by_rules(first, again, answer.reason)
-    shortcut = _recalled(first, archs, answer.version, again)
-    return shortcut or _by_answers(first, answer, archs, again)
+    return _recalled(first, answer.version, asking) or _by_answers(first, answer, asking)
 
 
 def _bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
@@ -117,21 +112,29 @@ def _possible(first: Attempt, again: Again) -> Attempt:
     return first
 
 
-def _archs(plans: Sequence[Plan]) -> tuple[str, ...]:
-    """The architectures that the file is for."""
-    return tuple(dict.fromkeys([*(p.target.name for p in plans), *(v.arch for v in _bodies(plans) if v.arch)]))
-
-
 # ---- with ptxas
 
 
-def _ask(attempt: Attempt, archs: Sequence[str]) -> ptxas.Report | ptxas.Silence:
-    """What ptxas says of all bodies of an attempt."""
-    answer = ptxas.ask(attempt.cu, archs, [v.symbol for v in _bodies(attempt.plans)])
-    if isinstance(answer, ptxas.Silence):
-        return answer
-    own = {v.symbol: array_bytes(v) for v in _bodies(attempt.plans)}
-    return replace(answer, bodies={s: replace(b, stack=max(0, b.stack - own.get(s, 0))) for s, b in answer.bodies.items()})
+@record
+class _Asking:
+    """How further attempts are made, and whether `all` bodies are asked about or those that the rules do not vouch for."""
+
+    again: Again
+    all: bool
+
+    def of(self, attempt: Attempt, symbols: Collection[str] = ()) -> ptxas.Report | ptxas.Silence:
+        """What ptxas says of the bodies of an attempt, of `symbols` in any case."""
+        bodies = ((p, v) for p in attempt.plans for v in _bodies([p]) if self.all or v.doubtful or v.symbol in symbols)
+        wanted = {v.symbol: (v, self._archs(p, v)) for p, v in bodies}
+        answer = ptxas.ask(lambda symbols: attempt.written().about(symbols), {s: archs for s, (_, archs) in wanted.items()})
+        if isinstance(answer, ptxas.Silence):
+            return answer
+        return replace(answer, bodies={s: replace(b, stack=max(0, b.stack - array_bytes(wanted[s][0]))) for s, b in answer.bodies.items()})
+
+    @staticmethod
+    def _archs(p: Plan, v: Variant) -> tuple[str, ...]:
+        """The architectures that a body is compiled for."""
+        return (v.arch,) if v.arch else tuple(dict.fromkeys([p.target.name, *(w.arch for w in _bodies([p]) if w.arch)]))
 
 
 def array_bytes(v: Variant) -> int:
@@ -140,35 +143,35 @@ def array_bytes(v: Variant) -> int:
     return sum(-(-prod(static_shape(b)) * b.dtype.bytes // ALIGNED) * ALIGNED for b in arrays)
 
 
-def _by_answers(first: Attempt, answer: ptxas.Report, archs: Sequence[str], again: Again) -> Attempt:
+def _by_answers(first: Attempt, answer: ptxas.Report, asking: _Asking) -> Attempt:
     """Asks about attempt after attempt until one is clean, or all rungs were tried."""
     search, now = _Search(), first
     tried: list[tuple[int, Attempt, Mapping[str, ptxas.Body]]] = []
     for _ in range(MOST_ATTEMPTS):
-        bad = [v for v in _bodies(now.plans) if not answer.bodies[v.symbol].clean]
-        for v in _bodies(now.plans):
-            body = answer.bodies[v.symbol]
+        heard = [(v, answer.bodies[v.symbol]) for v in _bodies(now.plans) if v.symbol in answer.bodies]
+        bad = [v for v, body in heard if not body.clean]
+        for v, body in heard:
             search.note(v, body.cost, str(body))
-        tried.append((sum(answer.bodies[v.symbol].cost for v in bad), now, answer.bodies))
+        tried.append((sum(body.cost for _, body in heard), now, answer.bodies))
         choice = _lower(now, bad, search)
         if choice == now.choice:
             break
-        now = again(choice)
-        found = _ask(now, archs)
+        now = asking.again(choice)
+        found = asking.of(now, {symbol for _, symbol in search.told})
         if isinstance(found, ptxas.Silence):
             break
         answer = found
     cost, best, bodies = min(tried, key=lambda t: t[0])
-    best, bodies = _fuller(best, bodies, search, archs, again)
+    best, bodies = _fuller(best, bodies, search, asking)
     if best is not first:
         rungs = [[ladder, symbol, n] for (ladder, symbol), n in best.choice.items()]
         told = [[*key, *words] for key, words in search.told.items()]
-        ptxas.keep(_walk_entry(first, archs, answer.version), {"choice": rungs, "told": told, "cost": cost})
+        ptxas.keep(_walk_entry(first, answer.version, asking), {"choice": rungs, "told": told, "cost": cost})
     return _finished(best, bodies, search.told, answer.version)
 
 
 def _fuller(
-    best: Attempt, bodies: Mapping[str, ptxas.Body], search: _Search, archs: Sequence[str], again: Again
+    best: Attempt, bodies: Mapping[str, ptxas.Body], search: _Search, asking: _Asking
 ) -> tuple[Attempt, Mapping[str, ptxas.Body]]:
     """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it: first
     by another spelling, then by a bound."""
@@ -177,8 +180,8 @@ def _fuller(
         more = {w[0].symbol: ((w[0].ladder, w[0].symbol), PLAIN) if plainly else ((BLOCKS, w[0].symbol), w[1]) for w in wanted}
         if not more:
             continue
-        tried = again({**best.choice, **dict(more.values())})
-        answer = _ask(tried, archs)
+        tried = asking.again({**best.choice, **dict(more.values())})
+        answer = asking.of(tried, more)
         if isinstance(answer, ptxas.Silence):
             return best, bodies
         how = f"{LADDERS['portable'][PLAIN].name}, " if plainly else ""
@@ -189,7 +192,7 @@ def _fuller(
             if body.clean and target.blocks_that_fit(threads, body.registers, v.shared_bytes) >= count:
                 kept[v.symbol] = body
         if kept:
-            best = tried if len(kept) == len(more) else again({**best.choice, **dict(more[symbol] for symbol in kept)})
+            best = tried if len(kept) == len(more) else asking.again({**best.choice, **dict(more[symbol] for symbol in kept)})
             bodies = {**bodies, **kept}
     return best, bodies
 
@@ -199,8 +202,8 @@ def _worth_more(now: Attempt, bodies: Mapping[str, ptxas.Body]) -> list[tuple[Va
     out = []
     for p in now.plans:
         for v, threads in ((v, prod(v.threads or launch.threads)) for launch in p.launches for v in launch.variants):
-            body = bodies[v.symbol]
-            if body.clean and (count := one_more(v, threads, body.registers, p.target)):
+            body = bodies.get(v.symbol)
+            if body and body.clean and (count := one_more(v, threads, body.registers, p.target)):
                 out.append((v, count, threads, p.target))
     return out
 
@@ -247,14 +250,14 @@ def _finished(best: Attempt, bodies: Mapping[str, ptxas.Body], told: Mapping[Key
         symbols = {v.symbol for v in _bodies([p])}
         lines = [f"nvcc {version} was asked"]
         lines += [f"{symbol}  {'; '.join(words)}" for (_, symbol), words in told.items() if symbol in symbols]
-        launches = [replace(g, variants=tuple(_warned(v, g, bodies[v.symbol], p) for v in g.variants)) for g in p.launches]
+        launches = [replace(g, variants=tuple(_warned(v, g, bodies.get(v.symbol), p) for v in g.variants)) for g in p.launches]
         plans.append(replace(p, launches=tuple(launches), asked=tuple(lines)))
     return replace(best, plans=tuple(plans))
 
 
-def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body, p: Plan) -> Variant:
-    """The body with a warning, unless ptxas has nothing to complain about."""
-    if body.clean:
+def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body | None, p: Plan) -> Variant:
+    """The body with a warning, unless ptxas has nothing to complain about or was not asked."""
+    if body is None or body.clean:
         return v
     threads, there = prod(v.threads or launch.threads), 4 * p.target.registers_per_sm
     tiles = [place.layout.registers * b.dtype.bytes for b, place in v.placements.items() if isinstance(place, Registers)]
@@ -269,22 +272,24 @@ def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body, p: Plan) -> Varian
     return replace(v, remarks=(*v.remarks, Diagnostic(Severity.WARNING, "TL0511", text, launch.launch.span, help=advice)))
 
 
-def _walk_entry(first: Attempt, archs: Sequence[str], version: str) -> Path:
-    """Where the outcome lies that this way of asking ends with for the first text."""
-    return ptxas.entry_of(f"{__version__} {LADDERS!r}\n{first.cu}", archs, version)
+def _walk_entry(first: Attempt, version: str, asking: _Asking) -> Path:
+    """Where the outcome lies that this way of asking ends with for the first kernels."""
+    text = first.written().about([v.symbol for v in _bodies(first.plans)])
+    archs = dict.fromkeys([*(p.target.name for p in first.plans), *(v.arch for v in _bodies(first.plans))])
+    return ptxas.entry_of(f"{__version__} {asking.all} {LADDERS!r}\n{text}", tuple(archs), version)
 
 
-def _recalled(first: Attempt, archs: Sequence[str], version: str, again: Again) -> Attempt | None:
+def _recalled(first: Attempt, version: str, asking: _Asking) -> Attempt | None:
     """The outcome of the same questions at an earlier time; None where it was never asked or something of it is lost."""
-    known = ptxas.recall(_walk_entry(first, archs, version))
+    known = ptxas.recall(_walk_entry(first, version, asking))
     try:
         choice = {(str(ladder), str(symbol)): int(n) for ladder, symbol, n in (known or {})["choice"]}
         told = {(str(t[0]), str(t[1])): [str(x) for x in t[2:]] for t in (known or {})["told"]}
-        found, cost = again(choice), int((known or {})["cost"])
+        found, cost = asking.again(choice), int((known or {})["cost"])
     except (KeyError, TypeError, ValueError, IndexError):
         return None
-    answer = _ask(found, archs)
-    if isinstance(answer, ptxas.Silence) or sum(answer.bodies[v.symbol].cost for v in _bodies(found.plans)) > cost:
+    answer = asking.of(found, {symbol for _, symbol in told})
+    if isinstance(answer, ptxas.Silence) or sum(body.cost for body in answer.bodies.values()) > cost:
         return None  # another planner's outcome, under the same name
     return _finished(found, answer.bodies, told, version)
 

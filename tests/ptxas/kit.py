@@ -69,6 +69,7 @@ class StandIn:
         (folder / "rule.py").write_text(rule)
         monkeypatch.setenv("PATH", str(folder), prepend=":")
         monkeypatch.setenv("TILEC_CACHE_DIR", str(folder / "cache"))
+        monkeypatch.setattr("os.cpu_count", lambda: 1)  # one question at a time, which can be counted
 
     def script(self, text: str) -> None:
         """Another text for the program."""

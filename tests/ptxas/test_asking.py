@@ -289,6 +289,6 @@ def test_an_array_of_the_author_s_own_is_no_spill(tmp_path: Path, monkeypatch: p
     path = SAMPLES / "attention" / "block_sparse.py"
     compiled = compile_text(path.read_text(), {"seq": 4096, "heads": 8, "dim": 64}, "sm_90a", ptxas="always")
     (body,) = bodies(compiled).values()
-    answer = ptxas.ask(compiled.cu, ("sm_90a",))
+    answer = ptxas.hear(compiled.cu, ("sm_90a",))
     assert isinstance(answer, ptxas.Report) and answer.bodies[body.symbol].stack == 64
     assert not body.rung and not codes(compiled)

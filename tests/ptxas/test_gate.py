@@ -34,7 +34,7 @@ KNOWN = [
 
 def clean(cu: str, arch: str) -> None:
     """Asks anew and wants nothing to complain about."""
-    report = ptxas.ask(cu, arch.split(","))
+    report = ptxas.hear(cu, arch.split(","))
     assert isinstance(report, ptxas.Report), report
     assert all(b.clean for b in report.bodies.values()), {s: str(b) for s, b in report.bodies.items()}
 

@@ -30,7 +30,7 @@ def _fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_nvcc
 def test_spills_and_registers_of_each_kernel() -> None:
-    report = ptxas.ask(PAIR, ("sm_80",))
+    report = ptxas.hear(PAIR, ("sm_80",))
     assert isinstance(report, ptxas.Report)
     many, few = report.bodies["many"], report.bodies["few"]
     assert few.clean and 0 < few.registers < 32
@@ -40,7 +40,7 @@ def test_spills_and_registers_of_each_kernel() -> None:
 
 @needs_nvcc
 def test_the_worse_of_two_architectures_counts() -> None:
-    one, two = ptxas.ask(PAIR, ("sm_80",)), ptxas.ask(PAIR, ("sm_80", "sm_90a"))
+    one, two = ptxas.hear(PAIR, ("sm_80",)), ptxas.hear(PAIR, ("sm_80", "sm_90a"))
     assert isinstance(one, ptxas.Report) and isinstance(two, ptxas.Report)
     assert set(two.bodies) == {"many", "few"} and two.bodies["many"].cost >= one.bodies["many"].cost
 
@@ -52,7 +52,7 @@ def test_serialised_products_are_told_of_the_kernel_that_has_them() -> None:
     end = text.index("\n}\n", start)
     spoiled = text[:start] + text[start:end].replace("wgmma_wait<1>();", "acc[0] += 1;\nwgmma_wait<1>();") + text[end:]
     assert spoiled != text
-    before, after = ptxas.ask(text, ("sm_90a",)), ptxas.ask(spoiled, ("sm_90a",))
+    before, after = ptxas.hear(text, ("sm_90a",)), ptxas.hear(spoiled, ("sm_90a",))
     assert isinstance(before, ptxas.Report) and isinstance(after, ptxas.Report)
     assert all(b.clean for b in before.bodies.values())
     assert after.bodies["gemm"].losses and after.bodies["gemm"].cost > 1 << 19
@@ -68,5 +68,5 @@ def test_a_message_that_names_no_kernel_is_about_all() -> None:
 
 @needs_nvcc
 def test_a_file_that_nvcc_refuses_gives_no_answer() -> None:
-    answer = ptxas.ask("this is no CUDA", ("sm_80",))
+    answer = ptxas.hear("this is no CUDA", ("sm_80",))
     assert isinstance(answer, ptxas.Silence) and "error" in answer.reason

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -78,24 +78,62 @@ class _File:
         return f"{where}  {_ascii(text[:120])}"
 
 
+@record
+class Written:
+    """The kernels of a file by symbol, the prelude entries that each needs, and what stands around them."""
+
+    plans: tuple[Plan, ...]
+    options: EmitOptions
+    kernels: Mapping[str, str]
+    needs: Mapping[str, AbstractSet[str]]
+    layouts: Mapping[str, str]
+
+    def text(self) -> str:
+        """The text of the .cu."""
+        launchers = [indent(launcher_text(render, plan)) for plan in self.plans]
+        if any(v.tensor_maps for v in self._bodies()):
+            launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
+        return self._file(self.kernels, banner_text(self.plans, _base(self.options.file)), comment(manifest(self.plans)), launchers)
+
+    def about(self, symbols: Iterable[str]) -> str:
+        """Some of the kernels alone, without launchers and comments: what decides on the registers that these take."""
+        kernels = {s: self.kernels[s] for s in sorted(symbols)}
+        lines = self._file(kernels, "", "", ()).splitlines()
+        return "\n".join(line for line in lines if not line.lstrip().startswith(("//", "#line"))) + "\n"
+
+    def _bodies(self) -> Iterator[Variant]:
+        return (v for plan in self.plans for launch in plan.launches for v in launch.variants)
+
+    def _file(self, kernels: Mapping[str, str], banner: str, manifest: str, launchers: Sequence[str]) -> str:
+        """A file with these kernels."""
+        texts = list(kernels.values())
+        target = min((p.target for p in self.plans), key=lambda t: t.number)
+        selected = prelude.select(sorted(set().union(*(self.needs[s] for s in kernels))))
+        text = render(
+            "kernel/file.cu.jinja", banner=banner, manifest=manifest, minimum=target.number * 10, target=target.name.removesuffix("a"),
+            symbols=", ".join(p.symbol for p in self.plans), prelude=selected, ampere=prelude.needs_ampere(selected),
+            prints=any("printf(" in k for k in texts), launchers=launchers, kernels=texts,
+            layouts=[text for name, text in self.layouts.items() if any(mentions(k, name) for k in texts)],
+            sources=dict.fromkeys(t for p in self.plans for t in p.kernel.sources),
+            partial=any(v.tensor_maps or v.hopper for v in self._bodies()),
+        )  # fmt: skip
+        return text + "\n"
+
+
 def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
     """The text of the .cu."""
-    file = _File(options)
-    kernels = [_kernel(file, plan, launch, v) for plan in plans for launch in plan.launches for v in launch.variants]
-    launchers = [indent(launcher_text(render, plan)) for plan in plans]
-    maps = any(v.tensor_maps for plan in plans for launch in plan.launches for v in launch.variants)
-    if maps:
-        launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
-    target = min((p.target for p in plans), key=lambda t: t.number)
-    selected = prelude.select(sorted(file.needs))
-    text = render(
-        "kernel/file.cu.jinja", banner=banner_text(plans, _base(options.file)), manifest=comment(manifest(plans)),
-        minimum=target.number * 10, target=target.name.removesuffix("a"), symbols=", ".join(p.symbol for p in plans), prelude=selected,
-        ampere=prelude.needs_ampere(selected), prints=any("printf(" in k for k in kernels), layouts=list(file.layouts.values()),
-        sources=dict.fromkeys(t for p in plans for t in p.kernel.sources), kernels=kernels, launchers=launchers,
-        partial=maps or any(v.hopper for plan in plans for launch in plan.launches for v in launch.variants),
-    )  # fmt: skip
-    return text + "\n"
+    return write(plans, options).text()
+
+
+def write(plans: Sequence[Plan], options: EmitOptions) -> Written:
+    """The kernels of a .cu, each spelled once."""
+    file, kernels, needs = _File(options), {}, {}
+    for plan, launch in ((p, g) for p in plans for g in p.launches):
+        for v in launch.variants:
+            file.needs = set()
+            kernels[v.symbol] = _kernel(file, plan, launch, v)
+            needs[v.symbol] = file.needs
+    return Written(tuple(plans), options, kernels, needs, file.layouts)
 
 
 def _kernel(file: _File, plan: Plan, launch: LaunchPlan, variant: Variant) -> str:
