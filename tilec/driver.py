@@ -117,8 +117,10 @@ def _compile(options: Options) -> Compiled:
     def attempt(choice: Choice, plans: tuple[Plan, ...]) -> Attempt:
         return Attempt(choice, plans, cache(partial(write_module, plans, options, clock.during)))
 
+    known = {(p.symbol, frozenset[Any]()): p for p in plans}
+
     def again(choice: Choice) -> Attempt:
-        return attempt(choice, plan_module(module, options, clock.during, choice))
+        return attempt(choice, plan_module(module, options, clock.during, choice, known))
 
     with clock.during("ptxas", options.path):
         settled = settle(attempt({}, plans), options.ptxas, again)
@@ -184,18 +186,25 @@ def _checked(module: Module, options: Options) -> Module:
     return replace(module, notes=(*module.notes, *(w for kernel in module.kernels for w in (*unwritten(kernel), *waits_alone(kernel)))))
 
 
-def plan_module(module: Module, options: Options, during: During, choice: Choice | None = None) -> tuple[Plan, ...]:
+def plan_module(
+    module: Module, options: Options, during: During, choice: Choice | None = None,
+    known: dict[tuple[str, frozenset[Any]], Plan] | None = None,
+) -> tuple[Plan, ...]:  # fmt: skip
     """A plan for every kernel of the module, their symbols spelled as CUDA allows. Raises TL0211 for equal symbols.
 
-    `choice` are configurations of bodies other than the first ones.
+    `choice` are configurations of bodies other than the first ones; `known` are plans by symbol and what of `choice` they are for, to
+    which new ones are added.
     """
     from tilec.plan.planner import PlanOptions, plan
 
     planning = PlanOptions(options.target, options.opt_level, options.fp32_gemm, options.also, options.pairs, choice or {})
-    plans = []
+    plans, known = [], {} if known is None else known
     for kernel, symbol in zip(module.kernels, symbols(module.kernels, options.name), strict=True):
-        with during("plan", f"{kernel.symbol} at {kernel.span}"):
-            plans.append(plan(kernel, planning, symbol))
+        key = (symbol, frozenset(item for item in planning.choice.items() if item[0][1].startswith(symbol)))
+        if key not in known:
+            with during("plan", f"{kernel.symbol} at {kernel.span}"):
+                known[key] = plan(kernel, planning, symbol)
+        plans.append(known[key])
     return tuple(plans)
 
 
