@@ -19,7 +19,7 @@ from tilec import ptxas
 from tilec.emit.kernel import Written
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.blocks import HAND, one_more
-from tilec.plan.ladder import BLOCKS, LADDERS, PLAIN, Choice
+from tilec.plan.ladder import BLOCKS, LADDERS, Choice
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
@@ -173,28 +173,24 @@ def _by_answers(first: Attempt, answer: ptxas.Report, asking: _Asking) -> Attemp
 def _fuller(
     best: Attempt, bodies: Mapping[str, ptxas.Body], search: _Search, asking: _Asking
 ) -> tuple[Attempt, Mapping[str, ptxas.Body]]:
-    """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it: first
-    by another spelling, then by a bound."""
-    for plainly in (True, False):
-        wanted = [w for w in _worth_more(best, bodies) if not plainly or (w[0].ladder == "portable" and not w[0].rung)]
-        more = {w[0].symbol: ((w[0].ladder, w[0].symbol), PLAIN) if plainly else ((BLOCKS, w[0].symbol), w[1]) for w in wanted}
-        if not more:
-            continue
-        tried = asking.again({**best.choice, **dict(more.values())})
-        answer = asking.of(tried, more)
-        if isinstance(answer, ptxas.Silence):
-            return best, bodies
-        how = f"{LADDERS['portable'][PLAIN].name}, " if plainly else ""
-        kept: dict[str, ptxas.Body] = {}
-        for v, count, threads, target in wanted:
-            body = answer.bodies[v.symbol]
-            search.told[v.ladder, v.symbol].append(f"{how}{count} blocks at a time: {body}")
-            if body.clean and target.blocks_that_fit(threads, body.registers, v.shared_bytes) >= count:
-                kept[v.symbol] = body
-        if kept:
-            best = tried if len(kept) == len(more) else asking.again({**best.choice, **dict(more[symbol] for symbol in kept)})
-            bodies = {**bodies, **kept}
-    return best, bodies
+    """The attempt with one block more at once of those bodies that can do with the registers it leaves, and what ptxas says of it."""
+    wanted = _worth_more(best, bodies)
+    more = {v.symbol: ((BLOCKS, v.symbol), count) for v, count, _, _ in wanted}
+    if not more:
+        return best, bodies
+    tried = asking.again({**best.choice, **dict(more.values())})
+    answer = asking.of(tried, more)
+    if isinstance(answer, ptxas.Silence):
+        return best, bodies
+    kept: dict[str, ptxas.Body] = {}
+    for v, count, threads, target in wanted:
+        body = answer.bodies[v.symbol]
+        search.told[v.ladder, v.symbol].append(f"{count} blocks at a time: {body}")
+        if body.clean and target.blocks_that_fit(threads, body.registers, v.shared_bytes) >= count:
+            kept[v.symbol] = body
+    if not kept:
+        return best, bodies
+    return (tried if len(kept) == len(more) else asking.again({**best.choice, **dict(more[s] for s in kept)})), {**bodies, **kept}
 
 
 def _worth_more(now: Attempt, bodies: Mapping[str, ptxas.Body]) -> list[tuple[Variant, int, int, Target]]:

@@ -153,10 +153,6 @@ multiprocessor."""
 
 BLOCKS = "blocks"
 
-PLAIN = next(n for n, r in enumerate(_PLAIN) if r.plain)
-"""The number of the portable rung that is spelled plainly and else as the first one."""
-
-
 def rung_of(choice: Choice, ladder: str, symbol: str) -> tuple[int, Rung]:
     """The rung that a body is to have, and its number."""
     n = choice.get((ladder, symbol), 0)
