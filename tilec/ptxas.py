@@ -30,7 +30,7 @@ from tilec.record import record
 
 TIMEOUT_S = 60.0
 """The longest that one question may take; TILEC_PTXAS_TIMEOUT names another number of seconds."""
-MOST_ENTRIES = 512
+MOST_ENTRIES = 2048
 """Answers on disk; above this the oldest quarter goes."""
 _FORMAT = "2"
 
