@@ -91,7 +91,7 @@ class Written:
     def text(self) -> str:
         """The text of the .cu."""
         launchers = [indent(launcher_text(render, plan)) for plan in self.plans]
-        if any(v.tensor_maps for v in self._bodies()):
+        if any(v.tensor_maps for p in self.plans for v in _bodies(p)):
             launchers.insert(0, indent(render("kernel/encode_tensor_map.cu.jinja")))
         return self._file(self.kernels, banner_text(self.plans, _base(self.options.file)), comment(manifest(self.plans)), launchers)
 
@@ -101,23 +101,24 @@ class Written:
         lines = self._file(kernels, "", "", ()).splitlines()
         return "\n".join(line for line in lines if not line.lstrip().startswith(("//", "#line"))) + "\n"
 
-    def _bodies(self) -> Iterator[Variant]:
-        return (v for plan in self.plans for launch in plan.launches for v in launch.variants)
-
     def _file(self, kernels: Mapping[str, str], banner: str, manifest: str, launchers: Sequence[str]) -> str:
         """A file with these kernels."""
-        texts = list(kernels.values())
-        target = min((p.target for p in self.plans), key=lambda t: t.number)
+        texts, plans = list(kernels.values()), [p for p in self.plans if any(v.symbol in kernels for v in _bodies(p))]
+        target = min((p.target for p in plans), key=lambda t: t.number)
         selected = prelude.select(sorted(set().union(*(self.needs[s] for s in kernels))))
         text = render(
             "kernel/file.cu.jinja", banner=banner, manifest=manifest, minimum=target.number * 10, target=target.name.removesuffix("a"),
-            symbols=", ".join(p.symbol for p in self.plans), prelude=selected, ampere=prelude.needs_ampere(selected),
+            symbols=", ".join(p.symbol for p in plans), prelude=selected, ampere=prelude.needs_ampere(selected),
             prints=any("printf(" in k for k in texts), launchers=launchers, kernels=texts,
             layouts=[text for name, text in self.layouts.items() if any(mentions(k, name) for k in texts)],
-            sources=dict.fromkeys(t for p in self.plans for t in p.kernel.sources),
-            partial=any(v.tensor_maps or v.hopper for v in self._bodies()),
+            sources=dict.fromkeys(t for p in plans for t in p.kernel.sources),
+            partial=any(v.tensor_maps or v.hopper for p in plans for v in _bodies(p)),
         )  # fmt: skip
         return text + "\n"
+
+
+def _bodies(plan: Plan) -> Iterator[Variant]:
+    return (v for launch in plan.launches for v in launch.variants)
 
 
 def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
@@ -128,11 +129,12 @@ def emit(plans: Sequence[Plan], options: EmitOptions) -> str:
 def write(plans: Sequence[Plan], options: EmitOptions) -> Written:
     """The kernels of a .cu, each spelled once."""
     file, kernels, needs = _File(options), {}, {}
-    for plan, launch in ((p, g) for p in plans for g in p.launches):
-        for v in launch.variants:
-            file.needs = set()
-            kernels[v.symbol] = _kernel(file, plan, launch, v)
-            needs[v.symbol] = file.needs
+    for plan in plans:
+        for launch in plan.launches:
+            for v in launch.variants:
+                file.needs = set()
+                kernels[v.symbol] = _kernel(file, plan, launch, v)
+                needs[v.symbol] = file.needs
     return Written(tuple(plans), options, kernels, needs, file.layouts)
 
 
