@@ -134,9 +134,11 @@ def ask(about: About, archs: Mapping[str, Sequence[str]]) -> Report | Silence:
     version = _version(nvcc)
     if isinstance(version, Silence):
         return version
-    entries = {s: entry_of(about([s]), archs[s], version) for s in archs}
+    texts = {s: about([s]) for s in archs}
+    entries = {s: entry_of(text, archs[s], version) for s, text in texts.items()}
     bodies = {s: b for s, b in ((s, _known(entry)) for s, entry in entries.items()) if b is not None}
-    groups = _groups([(s, a) for s in archs if s not in bodies for a in archs[s]], {s: len(about([s])) for s in archs}, os.cpu_count() or 1)
+    wanted = [(s, arch) for s in archs if s not in bodies for arch in archs[s]]
+    groups = _groups(wanted, {s: len(text) for s, text in texts.items()}, os.cpu_count() or 1)
     found: dict[str, Body] = {}
     for (symbols, _), said in zip(groups, _said(nvcc, about, groups), strict=True):
         if isinstance(said, Silence):
