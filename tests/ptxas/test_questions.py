@@ -80,6 +80,7 @@ def test_an_interruption_ends_every_nvcc(tmp_path: Path) -> None:
         if len(pids) >= 2:
             break
         time.sleep(0.1)
+    time.sleep(1)  # for the second of them to be known to have begun
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=30)
     assert len(pids) >= 2 and running.returncode == 130 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
