@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from tilec.ir.expr import Buffer, Const
 from tilec.ir.tile import Copy
 from tilec.ir.visit import storage
+from tilec.plan.carried import carried_first
 from tilec.plan.plan import Fetch, PGemm, PSeq, PStmt, Stepped
 
 
@@ -39,7 +40,8 @@ def spread_fetches(copies: Sequence[Copy], consumers: PSeq) -> PSeq:
 def fetch_beside(engine: bool, threads: int, consumers: PSeq, puts: tuple[int, ...] = ()) -> PSeq:
     """`consumers` with a `Fetch` of producers behind the first products, where warp groups do them and begin with them: these run on
     meanwhile. What the copy `engine` brings, the first producer, is queued there too if they are few; `threads` is how many more there are.
-    `puts` are those that hold what they load, which is stored behind the last products, where these are others.
+    `puts` are those that hold what they load, which is stored behind the last products, where these are others. Where the
+    step reads what products of the step before have left, the copies go in front of the products (see `plan.carried`).
     """
     found = [n for n, s in enumerate(consumers.body) if any(g.in_place for g in _products(s))]
     if not found or found[0] > FIRST:
@@ -52,7 +54,10 @@ def fetch_beside(engine: bool, threads: int, consumers: PSeq, puts: tuple[int, .
         consumers = PSeq((*consumers.body[:last], Fetch(puts, puts=True), *consumers.body[last:]))
     few = sum(_instructions(g) for s in consumers.body[: at + 1] for g in _products(s)) <= FEW
     late = tuple(range(0 if engine and few else int(engine), int(engine) + threads))
-    return PSeq((*consumers.body[: at + 1], Fetch(late), *consumers.body[at + 1 :])) if late else consumers
+    if not late:
+        return consumers
+    body, at = carried_first(consumers.body, found[0], at)
+    return PSeq((*body[:at], Fetch(late), *body[at:]))
 
 
 FIRST = 3

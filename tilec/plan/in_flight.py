@@ -10,23 +10,36 @@ from dataclasses import replace
 from tilec.ir.expr import Buffer, Call, Expr, Load, Scope
 from tilec.ir.tile import Alloc, Let, Store
 from tilec.ir.visit import stmt_exprs, storage, walk_expr
+from tilec.plan.carried import touches
 from tilec.plan.plan import (
     Fetch, FillRegisters, PFor, PGemm, PGemms, PIf, Pipeline, PReduce, PScalar, PSeq, PStmt, PWhile, Stepped, TileLoop,
 )  # fmt: skip
+from tilec.plan.walk import walk_plan
 
 
 def joined_products(body: PSeq) -> PSeq:
     """`body`, which has its barriers, with products that follow one another queued together, where they share one wait, and what else may
     be done in front of it."""
+    return _joined(body, _sums(body))
+
+
+def _sums(s: PStmt) -> frozenset[Buffer]:
+    """The accumulators of all products of warp groups inside a statement."""
+    return frozenset(storage(g.c.buffer) for g in walk_plan(s) if isinstance(g, PGemm) and g.in_place)
+
+
+def _joined(body: PSeq, sums: frozenset[Buffer]) -> PSeq:
+    """The same, where products have left `sums` before: none of these is read beside a product (see `plan.carried`)."""
     out: list[PStmt] = []
-    for s in body.body:
+    for s, touched in ((s, touches(s)) for s in body.body):
         queued, here = (_queued(out[-1]) if out else None), _product(s)
         if queued and here and not queued.meanwhile and all(here.a.buffer is not g.c.buffer for g in queued.products):
             out[-1] = Stepped(queued.products[0].span, PSeq((PGemms((*queued.products, here)),)))
-        elif queued and (isinstance(s, Fetch) or _independent(s, queued.products)):
+        elif queued and (isinstance(s, Fetch) or (_independent(s, queued.products) and not touched.reads & sums)):
             out[-1] = Stepped(queued.products[0].span, PSeq((replace(queued, meanwhile=(*queued.meanwhile, s)),)))
         else:
-            out.append(_inside(s))
+            out.append(_inside(s, sums))
+        sums -= touched.changed
     return PSeq(tuple(out))
 
 
@@ -91,15 +104,17 @@ def _read(reads: set[Buffer], *exprs: Expr | None) -> bool:
     return not any(isinstance(x, Call) and x.foreign for x in found)
 
 
-def _inside(s: PStmt) -> PStmt:
+def _inside(s: PStmt, sums: frozenset[Buffer]) -> PStmt:
     match s:
         case PSeq():
-            return joined_products(s)
-        case Stepped() | PFor() | PWhile():
-            return replace(s, body=joined_products(s.body))
+            return _joined(s, sums)
+        case Stepped():
+            return replace(s, body=_joined(s.body, sums))
+        case PFor() | PWhile():
+            return replace(s, body=_joined(s.body, sums | _sums(s.body)))
         case PIf():
-            return replace(s, then=joined_products(s.then), orelse=joined_products(s.orelse))
+            return replace(s, then=_joined(s.then, sums), orelse=_joined(s.orelse, sums))
         case Pipeline():
-            return replace(s, consumers=joined_products(s.consumers))
+            return replace(s, consumers=_joined(s.consumers, sums | _sums(s.consumers)))
         case _:
             return s
