@@ -64,7 +64,8 @@ class GemmWriter(Writer):
         assert isinstance(s, WarpSpecialized)
         stores = any(isinstance(x, BulkStore) for x in walk_plan(s.epilogue))
         pair = _PAIR_ENTRIES if s.schedule.pair is not None else ()
-        self.need("barrier_sync", "barrier_arrive", "warp_sync", s.gemm.instruction, *pair, stores=stores)
+        entries = ("barrier_sync", "barrier_arrive", "warp_sync", s.gemm.instruction, *pair)
+        self.need(*entries, stores=stores, loads=s.schedule.lines is None, maps=bool(maps))
         facts = variant.facts
         numbers = self.numbers(s, facts)
         loads = self.loads(s, maps, facts) if maps else ""

@@ -29,7 +29,7 @@ class Write(Protocol):
 
 ENTRIES = (
     "tensor_map", "shared_tile", "warp_group_index", "registers_give", "registers_take", "mbarrier_init", "mbarrier_init_fence",
-    "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "tma_prefetch", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
+    "mbarrier_arrive", "mbarrier_wait", "wgmma_descriptor", "wgmma_fence", "wgmma_commit", "wgmma_wait",
 )  # fmt: skip
 """Prelude entries that every such kernel uses."""
 
@@ -62,9 +62,11 @@ class Writer:
     write: Write
     tile_lines: Callable[[str], list[str]]
 
-    def need(self, *entries: str, stores: bool) -> None:
-        """Asks for what every such kernel uses of the prelude and for these entries; `stores`: the copy engine writes results."""
-        for entry in (*ENTRIES, *entries, *(("bulk_wait_read",) if stores else ())):
+    def need(self, *entries: str, stores: bool, loads: bool = True, maps: bool = True) -> None:
+        """Asks for what every such kernel uses of the prelude and for these entries; `stores`: the copy engine writes results; `loads`: it
+        brings operands; `maps`: it does anything."""
+        own = [entry for entry, used in (("bulk_wait_read", stores), ("mbarrier_expect", loads), ("tma_prefetch", maps)) if used]
+        for entry in (*ENTRIES, *entries, *own):
             self.spell.need(entry)
 
     def boxes(self, o: Operand, version: str, facts: Facts, shift: Mapping[Var, Expr] | None = None) -> list[BoxLoad]:
