@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.clean import complaints
 from tests.compiling import compile_text, run_emulated
 from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
 from tilec.driver import Compiled
@@ -105,7 +106,7 @@ def test_ptxas_takes_them_whole(nk: bool, tmp_path: Path) -> None:
     command = ["nvcc", "-std=c++17", "-cubin", "-arch=sm_90a", "-Xptxas", "-v", "-o", str(tmp_path / "gemm.cubin"), str(source)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     (own,) = [part for part in said.split("Compiling entry function '")[1:] if part.startswith("gemm'")]
-    assert re.search(r"\b0 bytes stack frame, 0 bytes spill stores", own) and "C75" not in said
+    assert "stack frame" in own and complaints(own) == [] and not re.search(r"\(C7\d\d\d\)", said)
     nvcc_compile(compile_text(text(512, 512, 128, nk, clusters="(1, 2)"), arch="sm_90a").cu, "sm_90a", tmp_path)
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from pathlib import Path
-
 import pytest
 
+from tests.clean import assert_clean
 from tests.hopper.kernels import Gemm, takes_hopper
-from tests.samples.cases import CASES
-from tests.samples.kit import compile_sample
 from tests.toolchain import needs_nvcc, needs_nvrtc, nvrtc_compile
-from tilec.emit.manifest import parse
 
 SAMPLES = [
     Gemm(bn=256, bk=64), Gemm(bn=256, trans_b=True), Gemm(bm=256, bn=192, trans_b=True), Gemm(bm=256, bn=192), Gemm(bm=64, bn=128),
@@ -25,40 +19,16 @@ SAMPLES = [
 ]  # fmt: skip
 
 
-def check(text: str, folder: Path) -> None:
-    """Compiles a file and looks at every body in it."""
-    source = folder / "kernel.cu"
-    source.write_text(text, encoding="utf-8")
-    flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-cubin", "-o", str(folder / "kernel.cubin")]
-    done = subprocess.run(["nvcc", *flags, str(source)], capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert not re.search(r"C75\d\d|C76\d\d", said), said
-    for variant in (v for k in parse(text)["kernels"] for launch in k["launches"] for v in launch["variants"]):
-        pattern = rf"properties for {variant['symbol']}\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-        found = re.search(pattern, said)
-        assert found is not None, said
-        assert found.groups() == ("0", "0", "0"), (variant["symbol"], said)
-
-
 @needs_nvcc
 @pytest.mark.parametrize("g", SAMPLES, ids=str)
-def test_ptxas_has_nothing_to_complain_about(g: Gemm, tmp_path: Path) -> None:
-    check(g.compiled().cu, tmp_path)
+def test_ptxas_has_nothing_to_complain_about(g: Gemm) -> None:
+    assert_clean(g.compiled(), "sm_90a")
 
 
 @needs_nvcc
 @pytest.mark.parametrize("g", [Gemm(bn=256, trans_b=True), Gemm(bm=256, bn=192), Gemm(bn=128, bk=32, acc="float16")], ids=str)
-def test_nor_about_padded_copies(g: Gemm, tmp_path: Path) -> None:
-    check(g.compiled(opt_level=3).cu, tmp_path)
-
-
-@needs_nvcc
-@pytest.mark.parametrize("name", CASES)
-def test_nor_about_samples(name: str, tmp_path: Path) -> None:
-    compiled = compile_sample(f"{name}.py", CASES[name].defines, "sm_90a")
-    if any(v.tensor_maps for p in compiled.plans for launch in p.launches for v in launch.variants):
-        check(compiled.cu, tmp_path)
+def test_nor_about_padded_copies(g: Gemm) -> None:
+    assert_clean(g.compiled(opt_level=3), "sm_90a")
 
 
 def test_a_tile_that_only_hopper_keeps_in_registers() -> None:

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tests.clean import assert_clean
 from tests.compiling import MODES
 from tilec import emulator
 from tilec.driver import Compiled, Options, compile_source
@@ -131,7 +132,7 @@ def check(
 ) -> dict[str, Any]:
     """Compares every tensor of `wanted` (float64) with the reference and with the emulator, lazy and eager; returns the last run.
 
-    A file that is the same for two architectures is run once. With TILEC_CASES=FOLDER nothing is run here: the files with their
+    A file that is the same for two architectures is run once; ptxas must have nothing to complain about in that for sm_90a. With TILEC_CASES=FOLDER nothing is run here: the files with their
     arguments and what they must give go into that folder, for `benchmarks/sample_cases.py` on a machine with a GPU.
     """
     done: dict[str, Any] = {}
@@ -142,6 +143,8 @@ def check(
         if folder := os.environ.get("TILEC_CASES"):
             done = pack(Path(folder), f"{Path(name).stem}_{kernel}_{arch}", compiled, values, wanted, tolerance)
             continue
+        if arch == "sm_90a":
+            assert_clean(compiled, arch)
         if not seen:
             meant = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in values.items()}
             run(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.clean import assert_clean
 from tests.compiling import run_emulated, run_reference
 from tests.samples.kit import compile_sample, fresh, half
 from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
@@ -24,8 +25,10 @@ def test_softmax_of_long_rows(defines: dict[str, Any]) -> None:
 
 @needs_nvcc
 def test_nvcc_takes_them(tmp_path: Path) -> None:
-    nvcc_compile(compile_sample("clusters/softmax.py", {}, "sm_90").cu, "sm_90", tmp_path)
-    nvcc_compile(compile_sample("clusters/gemm.py", {}, "sm_90a").cu, "sm_90a", tmp_path)
+    for name, arch in (("softmax", "sm_90"), ("gemm", "sm_90a")):
+        compiled = compile_sample(f"clusters/{name}.py", {}, arch)
+        nvcc_compile(compiled.cu, arch, tmp_path)
+        assert_clean(compiled, arch)
 
 
 @needs_gxx

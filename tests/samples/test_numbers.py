@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.clean import assert_clean
 from tests.compiling import MODES, Array, compile_text, run_emulated, run_reference
 from tests.samples.cases import CASES, Case
 from tests.samples.kit import pack
@@ -60,6 +61,8 @@ def test_the_numbers(name: str) -> None:
         if folder := os.environ.get("TILEC_CASES"):
             pack(Path(folder), f"{name.replace('/', '_')}_{arch}", compiled, values, want, case.tolerance)
             continue
+        if arch == "sm_90a":
+            assert_clean(compiled, arch)
         if not portable:
             reference = run_reference(compiled, values)
             check("reference", reference, want, case.tolerance)

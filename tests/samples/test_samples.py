@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.clean import assert_clean
 from tests.samples.kit import ARCHS, arguments, compile_sample, pack
 from tests.toolchain import needs_gxx, needs_nvcc
 
@@ -79,3 +80,4 @@ def test_nvcc_takes_every_sample(name: str, tmp_path: Path) -> None:
     for command in ([*nvcc, "-arch=sm_80", "-c", "k.cu", "-o", "k.o"], [*nvcc, "-c", "use.cpp", "-o", "use.o"]):
         built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout + built.stderr
+    assert_clean(compile_sample(name, DEFINES.get(name, {}), "sm_90a", KERNELS.get(name, "")), "sm_90a")
