@@ -8,17 +8,19 @@ such steps copies go in front of the products, and in front of the copies those 
 
 Chunked linear attention on an H200, four sizes: 168, 101, 94 and 239 us with the copies beside the first product, 166, 101, 83 and 201 in
 front of it, 156, 102, 83 and 198 with the state's copy there as well (175, 107, 95 and 243 with the copies behind the product).
+
+Where an author orders all that by hand, nothing moves: the assembler is told how many products are in flight (`told_apart`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilec.ir.expr import Buffer, Call, Expr, Load, Scope
 from tilec.ir.tile import Alloc, Let, Store
 from tilec.ir.visit import stmt_exprs, storage, walk_expr
-from tilec.plan.by_hand.plan import PControl
+from tilec.plan.by_hand.plan import PBulkCopy, PControl, PMbarrier
 from tilec.plan.plan import (
     FillRegisters, PFor, PGemm, PIf, PReduce, PScalar, PScan, PSeq, PStmt, PWhile, Spread, Stepped, TileLoop,
 )  # fmt: skip
@@ -97,25 +99,28 @@ def carried_first(consumers: Sequence[PStmt], first: int, last: int) -> tuple[li
     these that can be and reads what the step before has left; and in front of which one the copies go.
     """
     found = [touches(s) for s in consumers]
-    sums = frozenset().union(*(t.sums for t in found))
-    tainted = frozenset().union(*(t.sums for t in found[first : last + 1]))
-    written = frozenset().union(*(t.changed for t in found[: last + 1]))
+    carried = tuple(_carried(found, first, last))
     moved: list[int] = []
-    carried = False
-    for n in range(last + 1, len(found)):
-        t = found[n]
-        waits = not tainted.isdisjoint(t.needed)
-        if not waits and not (t.reads & sums) <= written:
-            carried = True
-            between = [found[m] for m in range(first, n) if m not in moved]
-            if _movable(consumers[n], t, between) and not any(_declares(consumers[m]) for m in range(first, n)):
-                moved.append(n)
-                continue
-        tainted = tainted | t.changed if waits else tainted
-        written |= t.changed
+    for n in carried:
+        between = [found[m] for m in range(first, n) if m not in moved]
+        if _movable(consumers[n], found[n], between) and not any(_declares(consumers[m]) for m in range(first, n)):
+            moved.append(n)
     kept = [s for n, s in enumerate(consumers) if n not in moved]
     early = [_unfenced(consumers[n]) if any(map(_fences, kept[last + 1 : n])) else consumers[n] for n in moved]
     return [*kept[:first], *early, *kept[first:]], first + len(moved) if carried else last + 1
+
+
+def _carried(found: Sequence[Touched], first: int, last: int) -> Iterator[int]:
+    """Which statements of a step read what the step before has left, and need nothing of the products from `first` to `last`."""
+    sums = frozenset().union(*(t.sums for t in found))
+    tainted = frozenset().union(*(t.sums for t in found[first : last + 1]))
+    written = frozenset().union(*(t.changed for t in found[: last + 1]))
+    for n, t in enumerate(found[last + 1 :], last + 1):
+        waits = not tainted.isdisjoint(t.needed)
+        if not waits and not (t.reads & sums) <= written:
+            yield n
+        tainted = tainted | t.changed if waits else tainted
+        written |= t.changed
 
 
 def _movable(s: PStmt, t: Touched, between: Sequence[Touched]) -> bool:
@@ -147,3 +152,76 @@ def _fences(s: PStmt) -> bool:
 def _unfenced(s: PStmt) -> PStmt:
     """The statement without its fence, as a later one does for both."""
     return replace(s, body=PSeq(tuple(x for x in s.body.body if not isinstance(x, PControl)))) if isinstance(s, Stepped) else s
+
+
+# ---- by hand
+
+
+def told_apart(body: PSeq, looping: bool = False) -> PSeq:
+    """`body`, whose author queues products and waits for them, with what else the assembler must be told: where a product is in flight
+    beyond a branch and a step reads what the step before has left, a wait behind it for all but those in flight, which waits for nothing.
+    """
+    parts = [_told_inside(s, looping) for s in body.body]
+    return PSeq(tuple(_with_counts(parts) if looping else parts))
+
+
+def _told_inside(s: PStmt, looping: bool) -> PStmt:
+    match s:
+        case PSeq():
+            return told_apart(s, looping)
+        case Stepped():
+            return replace(s, body=told_apart(s.body, looping))
+        case PFor() | PWhile():
+            return replace(s, body=told_apart(s.body, True))
+        case PIf():
+            return replace(s, then=told_apart(s.then, looping), orelse=told_apart(s.orelse, looping))
+        case _:
+            return s
+
+
+def _with_counts(parts: Sequence[PStmt]) -> list[PStmt]:
+    """The statements of a step with those waits."""
+    queued = [any(isinstance(x, PGemm) and x.plan.kind == "wgmma" and not x.waits for x in _own(s)) for s in parts]
+    if not any(queued):
+        return list(parts)
+    found, flying = [touches(s) for s in parts], 0
+    for s in parts:  # what the step before has left in flight
+        flying = _flying(s, flying)
+    out: list[PStmt] = []
+    for n, s in enumerate(parts):
+        out.append(s)
+        flying = _flying(s, flying)
+        if queued[n] and _branches(parts[n + 1 :]) and any(_carried(found, n, n)):
+            out.append(PControl("products_wait", flying))
+    return out
+
+
+def _own(s: PStmt) -> tuple[PStmt, ...]:
+    """What a statement of the step consists of, branches and loops left out."""
+    return s.body.body if isinstance(s, Stepped) else (s,)
+
+
+def _flying(s: PStmt, before: int) -> int:
+    """How many groups of products may be in flight behind a statement."""
+    for x in walk_plan(s):
+        match x:
+            case PGemm() if x.plan.kind == "wgmma":
+                before = 0 if x.waits else before + 1
+            case PControl("products_wait", left):
+                before = min(before, left)
+            case _:
+                pass
+    return before
+
+
+def _branches(parts: Sequence[PStmt]) -> bool:
+    """True when threads meet a branch before they wait for all products: a loop that waits at a barrier is one."""
+    for x in (x for s in parts for x in walk_plan(s)):
+        match x:
+            case PControl("products_wait", 0):
+                return False
+            case PIf() | PFor() | PWhile() | PBulkCopy() | PMbarrier(kind="wait"):
+                return True
+            case _:
+                pass
+    return False

@@ -10,11 +10,17 @@ from dataclasses import replace
 from tilec.ir.expr import Buffer, Call, Expr, Load, Scope
 from tilec.ir.tile import Alloc, Let, Store
 from tilec.ir.visit import stmt_exprs, storage, walk_expr
-from tilec.plan.carried import touches
+from tilec.plan.carried import told_apart, touches
 from tilec.plan.plan import (
     Fetch, FillRegisters, PFor, PGemm, PGemms, PIf, Pipeline, PReduce, PScalar, PSeq, PStmt, PWhile, Stepped, TileLoop,
 )  # fmt: skip
+from tilec.plan.stores import with_store_waits
 from tilec.plan.walk import walk_plan
+
+
+def with_flights(body: PSeq, by_hand: bool) -> PSeq:
+    """A body with products of warp groups, and its barriers, with where threads wait for these and for stores of the copy engine."""
+    return told_apart(body) if by_hand else joined_products(with_store_waits(body))
 
 
 def joined_products(body: PSeq) -> PSeq:

@@ -34,7 +34,7 @@ from tilec.plan.domains import static
 from tilec.plan.engine_copies import engine_tiles, with_full
 from tilec.plan.free_threads import free_threads, thread_count
 from tilec.plan.by_hand.lower import Hand, HandLowering, with_barriers
-from tilec.plan.in_flight import joined_products
+from tilec.plan.in_flight import with_flights
 from tilec.plan.hopper.gemm import plan_gemm, plan_lines
 from tilec.plan.hopper.attention import plan_attention
 from tilec.plan.hopper.chain import plan_chain
@@ -55,7 +55,6 @@ from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, check_limit, place_tiles, tile_layouts
 from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.steady import steady
-from tilec.plan.stores import with_store_waits
 from tilec.plan.uniform import varying
 from tilec.plan.walk import walk_plan
 from tilec.plan.warp_groups import group_tiles, in_groups
@@ -457,7 +456,7 @@ def _body(
     both = frozenset(b for b in reads & writes if b.scope is Scope.GLOBAL)
     body = place_barriers(body, both, lowering.varies, "no_auto_sync" in room.kernel.flags, writers(body, facts, both),
                           room.hand is not None and room.hand.ordered)  # fmt: skip
-    body = joined_products(with_store_waits(body)) if room.hand is None and in_groups(legal.gemms) else body
+    body = with_flights(body, room.hand is not None) if in_groups(legal.gemms) else body
     if room.hand is None and total == apart and not any(isinstance(s, Gemm) for s in walk_stmt(legal.body)):
         body = in_background(body, lowering.elements, frozenset(map(storage, writes)))
     placements: dict[Buffer, Placement] = {**tiles, **{b: Registers(layout) for b, layout in legal.layouts.items()}}
