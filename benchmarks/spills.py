@@ -2,10 +2,12 @@
 
     python benchmarks/spills.py build/spills.jsonl                       all; goes on where an earlier run stopped
     python benchmarks/spills.py build/spills.jsonl --only attention D256 --again
-    python benchmarks/spills.py build/spills.jsonl --table               the table of what is known, as Markdown
+    python benchmarks/spills.py build/spills.jsonl --rules               only what the rules choose where nobody can ask: 2 to 20 seconds
+    python benchmarks/spills.py build/spills.jsonl --table               the tables of what is known, as Markdown
 
 needs nvcc, no GPU. A kernel takes 5 to 60 seconds. A line a kernel goes to the file: what each body's first configuration costs by
-ptxas, what the rules expected, and what is left in the end. A hole is a body that the rules vouch for and ptxas does not.
+ptxas, what the rules expected, and what is left in the end; and of every body of the text that is written without nvcc, whether the
+rules vouch for it and what ptxas says. A hole is a body that the rules vouch for and ptxas does not, whatever the other bodies are.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ from tilec.settle import HOPELESS, array_bytes
 from tilec.targets import lookup
 
 
+WAITS = "C7517"
+"""A wait put in front of the author's own, which costs nothing: told apart."""
+
+
 def compiled(c: Case, mode: str) -> Compiled:
     """A compilation of a case, with ptxas asked or not."""
     target = lookup(c.arch)
@@ -47,25 +53,55 @@ def bodies(x: Compiled) -> list[Variant]:
     return [v for p in x.plans for launch in p.launches for v in launch.variants]
 
 
-def outcome(c: Case) -> dict[str, Any]:
-    """What is to be known of one case."""
+def complaints(x: Compiled, arch: str) -> tuple[dict[str, str], dict[str, int]] | str:
+    """What ptxas has against each body of a compilation, empty where nothing, and registers; why nobody knows."""
+    answer = ptxas.hear(x.cu, (arch,))
+    if isinstance(answer, ptxas.Silence):
+        return answer.reason
+    found = {v.symbol: answer.bodies[v.symbol] for v in bodies(x)}
+    found = {v.symbol: replace(b, stack=max(0, b.stack - array_bytes(v))) for v in bodies(x) for b in (found[v.symbol],)}
+    return {s: "" if b.clean else str(b) for s, b in found.items()}, {s: b.registers for s, b in found.items()}
+
+
+def outcome(c: Case, rules: bool) -> dict[str, Any]:
+    """What is to be known of one case; with `rules`, of what is written without nvcc alone."""
     start = time.perf_counter()
     try:
-        settled = compiled(c, "auto")
+        known = without_nvcc(c)
+        if rules or "silent" in known:
+            return {**known, "seconds": round(time.perf_counter() - start, 1)}
+        return {**known, **with_nvcc(c), "seconds": round(time.perf_counter() - start, 1)}
     except (CompileError, InternalFault) as fault:
         return {"refused": str(fault)[:200]}
-    answer = ptxas.hear(settled.cu, (c.arch,))
-    if isinstance(answer, ptxas.Silence):
-        return {"silent": answer.reason, "strain": {v.symbol: v.strain for v in bodies(settled)}}
+
+
+def without_nvcc(c: Case) -> dict[str, Any]:
+    """Of each body that the rules choose: its place, what they say of it, and what ptxas says."""
+    chosen = compiled(c, "never")
+    said = complaints(chosen, c.arch) if any(v.strain <= HOPELESS for v in bodies(chosen)) else "hopeless"
+    if isinstance(said, str):
+        return {"silent": said, "strain": {v.symbol: v.strain for v in bodies(chosen)}}
+    bad, used = said
+    return {"bodies": {
+        s: {"ladder": v.ladder, "rung": v.rung, "strain": v.strain, "open": v.open, "bad": bad[s], "registers": used[s]}
+        for v in bodies(chosen) for s in (v.symbol,)
+    }}  # fmt: skip
+
+
+def with_nvcc(c: Case) -> dict[str, Any]:
+    """What is left in the end where nvcc can be asked."""
+    settled = compiled(c, "auto")
+    said = complaints(settled, c.arch)
+    if isinstance(said, str):
+        return {"silent": said, "strain": {v.symbol: v.strain for v in bodies(settled)}}
     asked = "ptxas" in settled.seconds
-    own = {v.symbol: array_bytes(v) for v in bodies(settled)}
-    left = {s: str(b) for s, b in answer.bodies.items() if not replace(b, stack=max(0, b.stack - own[s])).clean}
+    left = {s: words for s, words in said[0].items() if words}
     return {
         "asked": asked, "hopeless": any(v.strain > HOPELESS for v in bodies(settled)), "left": left,
         "hole": bool(left) and not asked, "ladders": sorted({v.ladder for v in bodies(settled)}),
         "rungs": {v.symbol: LADDERS[v.ladder][v.rung].name for v in bodies(settled) if v.rung},
-        "strain": {v.symbol: v.strain for v in bodies(settled)}, "registers": {s: b.registers for s, b in answer.bodies.items()},
-        "told": [line for p in settled.plans for line in p.asked], "seconds": round(time.perf_counter() - start, 1),
+        "strain": {v.symbol: v.strain for v in bodies(settled)}, "registers": said[1],
+        "told": [line for p in settled.plans for line in p.asked],
     }  # fmt: skip
 
 
@@ -83,17 +119,36 @@ def table(found: dict[str, dict[str, Any]], every: dict[str, Case]) -> str:
             continue
         row = rows.setdefault((every[name].family, every[name].arch), Counter())
         row.update(["kernels"])
-        if "refused" in x or "silent" in x:
-            row.update(["refused" if "refused" in x else "silent"])
+        if "left" not in x:
+            row.update(["refused" if "refused" in x else "silent" if "silent" in x else "rules only"])
             continue
         row.update(["clean" if not x["left"] else "hopeless" if x["hopeless"] else "spills"])
         row.update([*(["asked"] if x["asked"] else []), *(["lower"] if x["rungs"] else []), *(["hole"] if x["hole"] else [])])
-    columns = ("kernels", "refused", "clean", "asked", "lower", "hole", "hopeless", "spills", "silent")
-    lines = ["| family | arch | " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * len(columns)]
-    for (family, arch), row in [*sorted(rows.items()), (("all", ""), sum(rows.values(), Counter()))]:
-        lines.append(f"| {family} | {arch} | " + " | ".join(str(row[c]) for c in columns) + " |")
-    lines += ["", *(f"- {n}: {'; '.join(f'`{s}` {b}' for s, b in x['left'].items())}" for n, x in found.items() if x.get("left"))]
-    return "\n".join(lines)
+    columns = ("kernels", "refused", "clean", "asked", "lower", "hole", "hopeless", "spills", "silent", "rules only")
+    left = [f"- {n}: {'; '.join(f'`{s}` {b}' for s, b in x['left'].items())}" for n, x in found.items() if x.get("left")]
+    return "\n".join([*as_table(("family", "arch"), columns, rows), "", *left])
+
+
+def as_table(names: tuple[str, str], columns: tuple[str, ...], rows: dict[tuple[str, str], Counter[str]]) -> list[str]:
+    """Counts as Markdown, with their sums."""
+    lines = [f"| {names[0]} | {names[1]} | {' | '.join(columns)} |", "| --- | --- |" + " ---: |" * len(columns)]
+    for (a, b), row in [*sorted(rows.items()), (("all", ""), sum(rows.values(), Counter()))]:
+        lines.append(f"| {a} | {b} | {' | '.join(str(row[c]) for c in columns)} |")
+    return lines
+
+
+def body_table(found: dict[str, dict[str, Any]]) -> str:
+    """What is known of single bodies, as Markdown: where the rules vouch for them, and what ptxas has against those."""
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    holes = []
+    for name, x in found.items():
+        for symbol, b in x.get("bodies", {}).items():
+            row = rows.setdefault((b["ladder"] or "none", "lower" if b["rung"] else "first"), Counter())
+            kind = "beyond" if b["strain"] > 0 else "open" if b["open"] else "vouched"
+            row.update(["bodies", kind, *([] if not b["bad"] else [f"{kind}: waits" if b["bad"] == WAITS else f"{kind}: complaints"])])
+            holes += [f"- {name}: `{symbol}` {b['bad']}, strain {b['strain']}"] if kind == "vouched" and b["bad"] not in ("", WAITS) else []
+    columns = ("bodies", "vouched", "vouched: complaints", "vouched: waits", "open", "open: complaints", "beyond", "beyond: complaints")
+    return "\n".join([*as_table(("ladder", "rung"), columns, rows), "", *holes])
 
 
 def main() -> int:
@@ -103,11 +158,12 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="words that the name of a case must all contain")
     parser.add_argument("--again", action="store_true", help="also those that the file has")
     parser.add_argument("--unclean", action="store_true", help="once more those that the file has and that were not clean")
+    parser.add_argument("--rules", action="store_true", help="only what is written where nvcc cannot be asked")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     every, had = cases(), known(options.file)
     if options.table:
-        print(table(had, every))
+        print(table(had, every), body_table(had), sep="\n\n")
         return 0
     os.environ.setdefault("TILEC_PTXAS_TIMEOUT", "120")
     print(f"{len(every)} kernels, {len(had)} known")
@@ -118,11 +174,12 @@ def main() -> int:
         wanted = old is None or options.again or (options.unclean and (old.get("left") or "silent" in old))
         if not wanted or not all(w in name for w in options.only):
             continue
-        x = outcome(c)
+        x = outcome(c, options.rules)
         with options.file.open("a") as out:
             out.write(json.dumps({"case": name, **x}) + "\n")
         said = x.get("left") or x.get("refused") or x.get("silent") or "clean"
-        print(f"{name}: {said} {x.get('rungs', '')} {'HOLE' if x.get('hole') else ''} {x.get('seconds', '')}", flush=True)
+        holes = [s for s, b in x.get("bodies", {}).items() if b["strain"] <= 0 and not b["open"] and b["bad"] not in ("", WAITS)]
+        print(f"{name}: {said} {x.get('rungs', '')} {f'HOLE {holes}' if holes or x.get('hole') else ''} {x.get('seconds', '')}", flush=True)
     return 0
 
 

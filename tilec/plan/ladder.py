@@ -179,39 +179,44 @@ def alike(ladder: str, n: int, threads: int) -> Iterator[int]:
 class Vouched:
     """What is known to fit, in registers a thread, from sweeps that the tests repeat in part.
 
-    `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only
-    stores; one that computes; one that reads a tensor besides; the same in parts. `beside`: what one that reads leaves at least.
-    `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`: how many more with the
-    held tile among them; `statement`: for each statement between the products beyond `statements`. `plain`, `half`, `narrow`, `groups`:
-    hundredths of the registers that the estimate of a portable body may take, if it has no products, products of 16 bits, others,
-    products of warp groups (`beside_groups`: with element loops beside them); `several`: the same with several products, of which not
-    all tiles live at once; `rolled`: the same for all whose steps go one by one. `tensors`: how many tensors element loops beside
-    products may read; `reading`: the share where they read any; `loose`: where elements are copied one by one and all loads may be in
-    flight; `wide`: what goes off that for rows of 256 results; `crowd`: what goes off each share with more than `most_threads`, whose
-    registers are so few that addresses tell. `tiles`: registers that a body without products may need before it is asked whether the
-    assembler gives up some for more blocks; `teams`: those of one whose author deals them out. `tight`: hundredths of the registers that
-    products of 16 bits by mma.sync may take before they are asked about as well, whatever the rules say. `fuller`: hundredths of the
-    registers that one block more would leave which a body without products may take, as ptxas says, for that block to be worth a question.
-    `flight`: registers that the loads of a copy take together from which on the assembler may give up some, so that it is asked.
+    `stores`, `computes`, `reads`, `parts`: accumulators and fragments beside them in a product of Hopper's own whose epilogue only stores;
+    one that computes; one that reads a tensor besides; the same in parts, less the iterations whose loads go together. `beside`: what one
+    that reads leaves at least. `tensor`: what each further tensor takes. `spare`: those that tiles of a streaming body must leave; `held`:
+    how many more with the held tile among them; `statement`: for each statement between the products beyond `statements`. `chain`: those
+    that fragments of a chain of products must leave. `plain`, `half`, `narrow`, `groups`: hundredths of the registers that the estimate of
+    a portable body may take, if it has no products, products of 16 bits, others, products of warp groups with the loads of a step
+    (`beside_groups`: with element loops beside them, without those loads); `several`: the same with several products, of which not all
+    tiles live at once; `rolled`: the same for all whose steps go one by one (`rolled_beside`: with element loops, `rolled_reading`: that
+    read tensors). `tensors`: how many tensors element loops beside products may read; `reading`: the share where they read any; `loose`:
+    where elements are copied one by one and all loads may be in flight; `wide`: what goes off that for rows of 256 results; `crowd`: what
+    goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`: registers that a body
+    without products may need before it is asked whether the assembler gives up some for more blocks; `teams`: those of one whose author
+    deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before they are asked about as well,
+    whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as
+    ptxas says, for that block to be worth a question. `flight`: registers that the loads of a copy take together from which on the
+    assembler may give up some, so that it is asked.
     """
 
     stores: int = 192
     beside: int = 96
     computes: int = 128
     reads: int = 96
-    parts: int = 192
+    parts: int = 196
     tensor: int = 8
     spare: int = 32
-    held: int = -8
+    held: int = -4
     statements: int = 6
     statement: int = 2
+    chain: int = 30
     plain: int = 100
     half: int = 105
     narrow: int = 60
     groups: int = 85
     beside_groups: int = 70
     several: int = 90
-    rolled: int = 128
+    rolled: int = 105
+    rolled_beside: int = 104
+    rolled_reading: int = 88
     tensors: int = 1
     reading: int = 90
     loose: int = 60
@@ -257,9 +262,17 @@ def product_strain(tile: tuple[int, int, int], held: int, computes: bool, tensor
         return held - VOUCHED.stores
     if tile in KNOWN_PRODUCTS and tensors < 2:
         return 0
-    known = VOUCHED.computes if not tensors else VOUCHED.parts if rung.parts else min(VOUCHED.reads, there - VOUCHED.beside)
+    known = VOUCHED.computes if not tensors else VOUCHED.parts - rung.parts if rung.parts else min(VOUCHED.reads, there - VOUCHED.beside)
     more = tensors - 1 + (not tile[2])
     return held - known + VOUCHED.tensor * max(0, more if tensors else 0)
+
+
+def lines_strain(strain: int, read: int, written: int, there: int) -> int:
+    """The same for one whose operands threads bring, where `strain` is what is known of it otherwise: threads that store results as well
+    hold an address more for each tensor that the epilogue writes, but for the first if it reads none. What must be left anyway has room
+    for those."""
+    ample = read and there - VOUCHED.beside < VOUCHED.reads
+    return strain if ample else strain + VOUCHED.tensor * (written - (not read))
 
 
 def stream_strain(spare: int, held: int, statements: int) -> int:
@@ -269,18 +282,24 @@ def stream_strain(spare: int, held: int, statements: int) -> int:
     return VOUCHED.spare + more + (held + VOUCHED.held if held else 0) - spare
 
 
+def chain_strain(spare: int) -> int:
+    """The same for a body that chains products, whose fragments leave `spare` registers at the fullest place."""
+    return VOUCHED.chain - spare
+
+
 @record
 class Load:
-    """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes
-    of its accumulators; whether any of what it multiplies is not 16 bits wide; how many tensors its element loops read, and how many
-    loops there are; whether it loads late; whether it copies element by element, round after round in flight; whether warp groups do
-    its products; what the loads of its largest copy take together."""
+    """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes of
+    its accumulators; whether any of what it multiplies is not 16 bits wide, and whether any is 32; how many tensors its element loops
+    read, and how many loops there are; whether it loads late; whether it copies element by element, round after round in flight;
+    whether warp groups do its products; what the loads of its largest copy take together, or those of a step around products."""
 
     need: int
     there: int
     threads: int
     products: tuple[tuple[int, int], ...] = ()
     narrow: bool = False
+    words: bool = False
     tensors: int = 0
     loops: int = 0
     late: bool = False
@@ -294,10 +313,13 @@ def portable_strain(x: Load, rung: Rung) -> int:
     if not x.products:
         return x.need - x.there * VOUCHED.plain // 100
     if x.groups:
-        return x.need - x.there * (VOUCHED.beside_groups if x.loops else VOUCHED.groups) // 100
-    if (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
+        alone = x.need - x.there * (VOUCHED.beside_groups if x.loops else VOUCHED.groups) // 100
+        return max(alone, x.need + x.flight - x.there * VOUCHED.groups // 100)
+    heavy = x.words and x.loops and not x.late  # loads of element loops among those of operands of 32 bits
+    if not heavy and (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
         return 0
-    share = VOUCHED.rolled if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
+    one_by_one = VOUCHED.rolled_reading if x.tensors else VOUCHED.rolled_beside if x.loops else VOUCHED.rolled
+    share = one_by_one if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
     share = share if len(x.products) == 1 else min(share, VOUCHED.several)
     share = min(share, VOUCHED.reading) if x.tensors and not rung.short else share
     loose = VOUCHED.loose - (VOUCHED.wide if any(n >= 256 for _, n in x.products) else 0)

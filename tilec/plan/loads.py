@@ -1,4 +1,4 @@
-"""How many registers the loads of a copy take that are under way together.
+"""How many registers the loads of copies take that are under way together.
 
     8 rounds of 4 floats a thread, written out -> 32
 """
@@ -8,17 +8,30 @@ from __future__ import annotations
 from tilec.ir.expr import Load, Scope
 from tilec.ir.visit import stmt_exprs, walk_expr
 from tilec.plan.domains import static
-from tilec.plan.plan import PScalar, PSeq, Spread, TileLoop
-from tilec.plan.walk import walk_plan
+from tilec.plan.plan import PFor, Pipeline, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
+from tilec.plan.walk import plan_children, walk_plan
 
 
 def loads_together(body: PSeq) -> int:
     """Registers that the loads of a loop which is written out take together, those of the largest one."""
-    loops = [s for s in walk_plan(body) if isinstance(s, TileLoop) and s.unroll]
-    return max((_loaded(s, s.how) for s in loops if isinstance(s.how, Spread)), default=0)
+    return max((_loaded(s) for s in walk_plan(body) if isinstance(s, TileLoop) and s.unroll), default=0)
 
 
-def _loaded(s: TileLoop, how: Spread) -> int:
+def loads_of_a_step(body: PSeq) -> int:
+    """The same of all copies of a step, those of the loop which has most: nothing keeps the compiler from writing them out and starting all
+    of them at once."""
+    loops = [s for s in walk_plan(body) if isinstance(s, PFor | PWhile | Pipeline)]
+    return max((sum(map(_step, plan_children(s))) for s in loops), default=0)
+
+
+def _step(s: PStmt) -> int:
+    """What statements load, but for loops inside."""
+    return 0 if isinstance(s, PFor | PWhile | Pipeline) else _loaded(s) + sum(map(_step, plan_children(s)))
+
+
+def _loaded(s: PStmt) -> int:
+    if not isinstance(s, TileLoop) or s.alone or not isinstance(s.how, Spread):
+        return 0
     roots = [e for x in walk_plan(s.body) if isinstance(x, PScalar) for e in stmt_exprs(x.stmt)]
     loads = {(e.buffer, e.indices) for root in roots for e in walk_expr(root) if isinstance(e, Load) and e.buffer.scope is Scope.GLOBAL}
-    return (static(how.rounds) or 0) * s.vector * sum(b.dtype.bytes for b, _ in loads) // 4
+    return (static(s.how.rounds) or 0) * s.vector * sum(b.dtype.bytes for b, _ in loads) // 4

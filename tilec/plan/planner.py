@@ -44,7 +44,7 @@ from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
-from tilec.plan.loads import loads_together
+from tilec.plan.loads import loads_of_a_step, loads_together
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
@@ -557,18 +557,18 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     products = room.legal.gemms.values()
     if room.hand is not None:
         return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, room.target)
-    free = free_threads(launch.body)
-    held = all("register" in (g.load_a, g.load_b) for g in products)
+    free, held = free_threads(launch.body), all("register" in (g.load_a, g.load_b) for g in products)
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
 
     def room_for(x: Rung) -> int:
         return room.target.registers_for(now * (max(1, launch.min_blocks) if x.bound else 1))
 
-    shapes, loops = tuple((g.op.m, g.op.n) for g in products), [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)]
+    loops, late = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)], short or rung.short
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
-    narrow, late = any(g.op.a_dtype.bits != 16 for g in products), short or rung.short
-    groups, flight = in_groups(room.legal.gemms), 0 if products else loads_together(v.body)
-    load = Load(v.registers, room_for(rung), now, shapes, narrow, read, len(loops), late, loose and not late, groups, flight)
+    shapes, bits = tuple((g.op.m, g.op.n) for g in products), {g.op.a_dtype.bits for g in products}
+    narrow, words = bool(bits - {16}), 32 in bits
+    groups, flight = in_groups(room.legal.gemms), loads_of_a_step(v.body) if products else loads_together(v.body)
+    load = Load(v.registers, room_for(rung), now, shapes, narrow, words, read, len(loops), late, loose and not late, groups, flight)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)
@@ -586,7 +586,8 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
 
     def fits(x: Rung) -> bool:
         """That a rung with the same threads is known to fit."""
-        here = replace(load, there=room_for(x), late=short or x.short, loose=loose and not (short or x.short))
+        later = short or x.short
+        here = replace(load, there=room_for(x), late=later, loose=loose and not later, flight=0 if later else load.flight)
         return portable_strain(here, x) <= 0
 
     below = next_rung("portable", number, effect)

@@ -32,7 +32,7 @@ from tilec.plan.hopper.chain_rows import RowLowering
 from tilec.plan.hopper.parts import Request, alignment, finished, in_parts, legalised, mapped_facts, operand_of, ring_of, staging_tile
 from tilec.plan.hopper.plan import WARP_GROUP, Box, Operand, TensorMap
 from tilec.plan.hopper.softmax import folded
-from tilec.plan.ladder import next_rung, rung_of
+from tilec.plan.ladder import chain_strain, next_rung, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Setting
 from tilec.plan.pipelines import touched
@@ -45,7 +45,8 @@ from tilec.record import record
 class Rules:
     """What measurements on an H200 settled, as data.
 
-    `registers`: (producer, consumer) by the number of consumers; `spare`: those a consumer needs besides its tiles. `stages`:
+    `registers`: (producer, consumer) by the number of consumers; `spare`: those that a consumer needs at least
+    besides its tiles. `stages`:
     versions of the streamed tiles. `cache`: bytes of streamed tensors that blocks in work at the same time should share.
     """
 
@@ -77,7 +78,8 @@ def plan_chain(r: Request) -> Variant | str:
     number, rung = rung_of(r.choice, "chain", r.symbol)
     if rung.portable:
         return f"{rung.why}: it spills registers whatever else is tried"
-    cap = RULES.registers[rows // 64][1] - RULES.spare
+    there = RULES.registers[rows // 64][1]
+    cap = there - RULES.spare
     ways = (True, False) if rung.carries else (False,)
     step = next((x for on in ways if _registers(found, products, (x := step_of(found, on)).carried) <= cap), None)
     if step is None:
@@ -87,7 +89,7 @@ def plan_chain(r: Request) -> Variant | str:
     if isinstance(out, str):
         return out
     below = next_rung("chain", number, lambda x: (x.carries and bool(step.carried), x.cut, x.portable))
-    return replace(out, ladder="chain", rung=number, below=below, strain=_registers(found, products, step.carried) - cap)
+    return replace(out, ladder="chain", rung=number, below=below, strain=chain_strain(there - _registers(found, products, step.carried)))
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------

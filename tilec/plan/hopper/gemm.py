@@ -42,7 +42,7 @@ from tilec.plan.hopper.parts import (
 )
 from tilec.plan.hopper.plan import Operand, Pair, Product, Schedule, WarpGroupGemm
 from tilec.plan.hopper.gemm_waves import one_tile_a_block
-from tilec.plan.ladder import FIRST, Rung, next_rung, product_strain, rung_of
+from tilec.plan.ladder import FIRST, Rung, lines_strain, next_rung, product_strain, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.pipelines import touched
@@ -176,7 +176,8 @@ def plan_lines(r: Request) -> Variant | str:
     for o in operands:
         if reason := astray(o, inside):
             return reason
-    out = _Builder(r, found, facts, consumers, join, *operands, rung=rung, anywhere=True).variant()
+    builder = _Builder(r, found, facts, consumers, join, *operands, rung=rung, anywhere=True)
+    out = builder.variant()
     if isinstance(out, str):
         return out
     if out.strain > 0:
@@ -187,7 +188,9 @@ def plan_lines(r: Request) -> Variant | str:
 
     computes = any(isinstance(x, Store) and x.buffer.scope is Scope.FRAGMENT for s in found.epilogue for x in walk_stmt(s))
     tight = computes and all(o.tile.dtype.bits == 8 for o in operands)
-    out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), open=tight)
+    read, written = (sum(b.scope is Scope.GLOBAL for b in side) for side in touched(found.epilogue))
+    strain = lines_strain(out.strain, read, written, builder.registers()[1])
+    out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), open=tight, strain=strain)
     return replace(out, remarks=(*remarks, *out.remarks))
 
 
@@ -350,7 +353,7 @@ class _Builder:
         tiles, extra = place_tiles(layouts, {})
         return self._assemble(gemm, legal.layouts, (setup, ahead), body, lowering, tiles, extra, legal.remarks)
 
-    def _registers(self) -> tuple[int, int]:
+    def registers(self) -> tuple[int, int]:
         """Those of a producer and a consumer once they have exchanged some."""
         if self.anywhere:
             _, give, take = registers_of(self.consumers, self._accumulators())
@@ -367,7 +370,7 @@ class _Builder:
         by_threads = 32 if self.anywhere else 0  # bodies whose threads bring operands as well have been swept by themselves
         stored = max((s.map.tensor.dtype.bits for s in walk_plan(epilogue) if isinstance(s, BulkStore)), default=by_threads)
         m, n = static_shape(self.found.acc)
-        return product_strain((m, n, stored), held, computes, read, self.rung, self._registers()[1])
+        return product_strain((m, n, stored), held, computes, read, self.rung, self.registers()[1])
 
     def _accumulators(self) -> int:
         """Registers of the accumulator a thread."""
@@ -406,7 +409,7 @@ class _Builder:
         barriers = at_words + sum(words)
         panel = r.launch.panel or RULES.panel
         schedule = Schedule(
-            self.consumers, stages, *self._registers(), barriers, barriers + 16 * stages,
+            self.consumers, stages, *self.registers(), barriers, barriers + 16 * stages,
             RULES.lag if self.consumers == 2 and self.rung.lag and stages > 2 else 0,
             max(1, panel // 2) if self.pair is not None and self.pair.axis == 1 else panel, self.pair, self.rung.anew, lines,
         )  # fmt: skip
