@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -53,24 +54,27 @@ def bodies(x: Compiled) -> list[Variant]:
     return [v for p in x.plans for launch in p.launches for v in launch.variants]
 
 
+heard = cache(ptxas.hear)
+"""What ptxas says of a text, once."""
+
+
 def complaints(x: Compiled, arch: str) -> tuple[dict[str, str], dict[str, int]] | str:
     """What ptxas has against each body of a compilation, empty where nothing, and registers; why nobody knows."""
-    answer = ptxas.hear(x.cu, (arch,))
+    answer = heard(x.cu, (arch,))
     if isinstance(answer, ptxas.Silence):
         return answer.reason
-    found = {v.symbol: answer.bodies[v.symbol] for v in bodies(x)}
-    found = {v.symbol: replace(b, stack=max(0, b.stack - array_bytes(v))) for v in bodies(x) for b in (found[v.symbol],)}
-    return {s: "" if b.clean else str(b) for s, b in found.items()}, {s: b.registers for s, b in found.items()}
+    found = {v.symbol: (answer.bodies[v.symbol], array_bytes(v)) for v in bodies(x)}
+    clear = {s: replace(b, stack=max(0, b.stack - own)) for s, (b, own) in found.items()}
+    return {s: "" if b.clean else str(b) for s, b in clear.items()}, {s: b.registers for s, b in clear.items()}
 
 
 def outcome(c: Case, rules: bool) -> dict[str, Any]:
     """What is to be known of one case; with `rules`, of what is written without nvcc alone."""
     start = time.perf_counter()
     try:
-        known = without_nvcc(c)
-        if rules or "silent" in known:
-            return {**known, "seconds": round(time.perf_counter() - start, 1)}
-        return {**known, **with_nvcc(c), "seconds": round(time.perf_counter() - start, 1)}
+        told = without_nvcc(c)
+        told |= {} if rules or "silent" in told else with_nvcc(c)
+        return {**told, "seconds": round(time.perf_counter() - start, 1)}
     except (CompileError, InternalFault) as fault:
         return {"refused": str(fault)[:200]}
 
