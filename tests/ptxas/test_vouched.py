@@ -40,6 +40,7 @@ SPILLS = {  # case, body, its rung by name; behind it what ptxas 13.0 says of it
     "copies of a step through registers": (sample("moe/fused_mlp.py", "", **MLP), "fused_mlp", ""),  # 16 bytes
     "such copies that nvcc writes out": (sample("attention/backward.py", "query_gradients", **QUERIES), "query_gradients", ""),  # 4 bytes
     "32-bit operands, and loops that read": (product("tf32", 256, 128, "scale", 256, "sm_80"), "gemm", ""),  # 160 bytes
+    "results of 16 bits, and loops that read": (product("half", 128, 192, "residual", 128, "sm_80"), "gemm__general", ""),  # 356 bytes
     "16 iterations whose loads go together": (product("fp16", 256, 192, "residual", 256), "gemm", "loads of results in parts"),  # 24 bytes
     "one by one, and loops that read": (product("int8", 192, 192, "residual", 256, "sm_80", 64), "gemm", "steps one by one"),  # 40 bytes
     "one by one, and loops": (product("tf32", 160, 256, "two", 256, "sm_80"), "gemm", "steps one by one"),  # 44 bytes
@@ -60,7 +61,9 @@ def test_the_rules_vouch_for_no_body_that_spills(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["a chain that leaves 24 registers", "copies of a step through registers", "one by one, and loops that read"])
+@pytest.mark.parametrize(
+    "name", ["a chain that leaves 24 registers", "copies of a step through registers", "one by one, and loops that read"]
+)
 def test_what_they_vouch_for_instead_is_clean(name: str) -> None:
     told = spills.without_nvcc(SPILLS[name][0])["bodies"]
     assert [b for b in told.values() if b["strain"] <= 0] and not [b for b in told.values() if b["strain"] <= 0 and b["bad"]]

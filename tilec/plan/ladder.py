@@ -194,7 +194,8 @@ class Vouched:
     deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before they are asked about as well,
     whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as
     ptxas says, for that block to be worth a question. `flight`: registers that the loads of a copy take together from which on the
-    assembler may give up some, so that it is asked.
+    assembler may give up some, so that it is asked. `ample`: hundredths of the registers below which it may do so for a body that has one
+    product, loads late and reads tensors.
     """
 
     stores: int = 192
@@ -228,6 +229,7 @@ class Vouched:
     tight: int = 80
     fuller: int = 120
     flight: int = 32
+    ample: int = 66
 
 
 VOUCHED = Vouched()
@@ -333,7 +335,9 @@ def portable_strain(x: Load, rung: Rung) -> int:
 def gives_up(x: Load) -> bool:
     """True for a body of which the assembler, told of no number of blocks, may give up registers and spill a few so that more fit: no
     estimate shows it, so it is worth a question, but no other configuration without one."""
-    return len(x.products) > 1 if x.products else x.need > VOUCHED.tiles or x.flight >= VOUCHED.flight
+    if not x.products:
+        return x.need > VOUCHED.tiles or x.flight >= VOUCHED.flight
+    return len(x.products) > 1 or (x.late and x.tensors > 0 and x.need * 100 <= x.there * VOUCHED.ample)
 
 
 def tight(x: Load) -> bool:

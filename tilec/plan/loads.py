@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tilec.ir.expr import Load, Scope
 from tilec.ir.visit import stmt_exprs, walk_expr
 from tilec.plan.domains import static
+from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.plan import PFor, Pipeline, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
 from tilec.plan.walk import plan_children, walk_plan
 
@@ -22,6 +25,11 @@ def loads_of_a_step(body: PSeq) -> int:
     of them at once."""
     loops = [s for s in walk_plan(body) if isinstance(s, PFor | PWhile | Pipeline)]
     return max((sum(map(_step, plan_children(s))) for s in loops), default=0)
+
+
+def beside_results(products: Iterable[GemmPlan]) -> int:
+    """Registers more than those of the accumulators that numbers take which are loaded for each result: results of 16 bits share one."""
+    return sum(g.c_layout.registers * (4 - g.op.c_dtype.bytes) // 4 for g in products)
 
 
 def _step(s: PStmt) -> int:

@@ -44,7 +44,7 @@ from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of
 from tilec.plan.legal import Legal, legalise
-from tilec.plan.loads import loads_of_a_step, loads_together
+from tilec.plan.loads import beside_results, loads_of_a_step, loads_together
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
@@ -553,8 +553,7 @@ def _registers(legal: Legal) -> int:
 
 def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     """A portable body with its place on the ladder, and by how many registers it may exceed what is known to fit."""
-    launch, now = room.launch, prod(room.threads)
-    products = room.legal.gemms.values()
+    launch, now, products = room.launch, prod(room.threads), room.legal.gemms.values()
     if room.hand is not None:
         return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, room.target)
     free, held = free_threads(launch.body), all("register" in (g.load_a, g.load_b) for g in products)
@@ -568,7 +567,8 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     shapes, bits = tuple((g.op.m, g.op.n) for g in products), {g.op.a_dtype.bits for g in products}
     narrow, words = bool(bits - {16}), 32 in bits
     groups, flight = in_groups(room.legal.gemms), loads_of_a_step(v.body) if products else loads_together(v.body)
-    load = Load(v.registers, room_for(rung), now, shapes, narrow, words, read, len(loops), late, loose and not late, groups, flight)
+    need = v.registers + (beside_results(products) if read else 0)
+    load = Load(need, room_for(rung), now, shapes, narrow, words, read, len(loops), late, loose and not late, groups, flight)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)
