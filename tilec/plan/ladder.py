@@ -217,7 +217,7 @@ class Vouched:
     several: int = 90
     rolled: int = 105
     rolled_beside: int = 104
-    rolled_reading: int = 88
+    rolled_reading: int = 85
     tensors: int = 1
     reading: int = 90
     loose: int = 60
@@ -292,22 +292,27 @@ def chain_strain(spare: int) -> int:
 @record
 class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes of
-    its accumulators; whether any of what it multiplies is not 16 bits wide, and whether any is 32; how many tensors its element loops
-    read, and how many loops there are; whether it loads late; whether it copies element by element, round after round in flight;
-    whether warp groups do its products; what the loads of its largest copy take together, or those of a step around products."""
+    its accumulators; how wide what it multiplies is; how many tensors its element loops read, and how many loops there are; whether it
+    loads late; whether it copies element by element, round after round in flight, or from padded rows in the workspace; whether warp
+    groups do its products; what the loads of its largest copy take together, or those of a step around products."""
 
     need: int
     there: int
     threads: int
     products: tuple[tuple[int, int], ...] = ()
-    narrow: bool = False
-    words: bool = False
+    bits: frozenset[int] = frozenset()
     tensors: int = 0
     loops: int = 0
     late: bool = False
     loose: bool = False
+    strewn: bool = False
     groups: bool = False
     flight: int = 0
+
+    @property
+    def narrow(self) -> bool:
+        """True when any of what it multiplies is not 16 bits wide."""
+        return bool(self.bits - {16})
 
 
 def portable_strain(x: Load, rung: Rung) -> int:
@@ -317,7 +322,7 @@ def portable_strain(x: Load, rung: Rung) -> int:
     if x.groups:
         alone = x.need - x.there * (VOUCHED.beside_groups if x.loops else VOUCHED.groups) // 100
         return max(alone, x.need + x.flight - x.there * VOUCHED.groups // 100)
-    heavy = x.words and x.loops and not x.late  # loads of element loops among those of operands of 32 bits
+    heavy = 32 in x.bits and x.loops and not x.late  # loads of element loops among those of operands of 32 bits
     if not heavy and (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
         return 0
     one_by_one = VOUCHED.rolled_reading if x.tensors else VOUCHED.rolled_beside if x.loops else VOUCHED.rolled
@@ -329,7 +334,8 @@ def portable_strain(x: Load, rung: Rung) -> int:
     share -= VOUCHED.crowd if x.threads > VOUCHED.most_threads else 0
     strain = x.need - x.there * share // 100
     moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
-    return max(1, strain) if moved and not rung.short else strain
+    waits = x.strewn and 32 in x.bits  # the address of each of many copies
+    return max(1, strain) if waits or (moved and not rung.short) else strain
 
 
 def gives_up(x: Load) -> bool:
