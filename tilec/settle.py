@@ -255,17 +255,31 @@ def _warned(v: Variant, launch: LaunchPlan, body: ptxas.Body | None, p: Plan) ->
     """The body with a warning, unless ptxas has nothing to complain about or was not asked."""
     if body is None or body.clean:
         return v
-    threads, there = prod(v.threads or launch.threads), 4 * p.target.registers_per_sm
-    tiles = [place.layout.registers * b.dtype.bytes for b, place in v.placements.items() if isinstance(place, Registers)]
-    held = sum(tiles) * threads
-    advice = "a smaller tile holds fewer registers" if threads >= 256 else "a smaller tile, or more threads, take fewer registers each"
-    advice = "halve the rows or the columns of a block" if held > there * NEARLY_ALL // 100 else advice
+    there, held = 4 * p.target.registers_per_sm, _held(v, launch)
+    advice = _advice(v, launch, p)
     text = f"the body {v.symbol} is not free of spilled registers or waits: {body}, {body.registers} registers a thread"
     if v.ladder == HAND:  # whose teams hold different tiles, in registers that the author deals out
         advice = "more registers for those threads (T.set_max_nreg), or smaller tiles, are the author's to give"
     else:
         text += f"; its register tiles take {-(-held >> 10)} of the {there >> 10} KB that a block may have"
     return replace(v, remarks=(*v.remarks, Diagnostic(Severity.WARNING, "TL0511", text, launch.launch.span, help=advice)))
+
+
+def _held(v: Variant, launch: LaunchPlan) -> int:
+    """Bytes of the register tiles of a block, what lies in shared memory of them included."""
+    tiles = [place.layout.registers * b.dtype.bytes for b, place in v.placements.items() if isinstance(place, Registers)]
+    return sum(tiles) * prod(v.threads or launch.threads)
+
+
+def _advice(v: Variant, launch: LaunchPlan, p: Plan) -> str:
+    """What its author may do about a body whose tiles registers do not hold."""
+    held, there = _held(v, launch), 4 * p.target.registers_per_sm
+    if held > there + p.target.shared_per_block_max:
+        return "no block holds so much: bring the rows in pieces, one after another, as samples/rows/softmax_streamed.py does"
+    if held > there * NEARLY_ALL // 100:
+        return "halve the rows or the columns of a block"
+    many = prod(v.threads or launch.threads) >= 256
+    return "a smaller tile holds fewer registers" if many else "a smaller tile, or more threads, take fewer registers each"
 
 
 def _walk_entry(first: Attempt, version: str, asking: _Asking) -> Path:
@@ -319,19 +333,19 @@ def _ruled(now: Attempt, reason: str) -> Attempt:
     """The attempt with what the rules say of its bodies."""
     plans = []
     for p in now.plans:
-        far = [v for v in _bodies([p]) if v.strain > 0]
+        far = [(v, launch) for launch in p.launches for v in launch.variants if v.strain > 0]
         fallen = [v for v in _bodies([p]) if v.rung]
         why = reason or "ptxas is not asked"
         lines = [f"{why}: rules decide"] + [f"{v.symbol}  {LADDERS[v.ladder][v.rung].name}" for v in fallen]
-        remarks = [_unvouched(v, p, why) for v in far]
+        remarks = [_unvouched(v, launch, p, why) for v, launch in far]
         plans.append(replace(p, asked=tuple(lines) if far or fallen else (), notes=(*p.notes, *remarks)))
     return replace(now, plans=tuple(plans))
 
 
-def _unvouched(v: Variant, p: Plan, why: str) -> Diagnostic:
+def _unvouched(v: Variant, launch: LaunchPlan, p: Plan, why: str) -> Diagnostic:
     """A remark on a body that the rules do not vouch for; a warning where it is sure to spill."""
     text, place = f"it is expected to take {v.strain} registers a thread more than is known to fit", p.kernel.span
     if v.strain > HOPELESS:
-        return Diagnostic(Severity.WARNING, "TL0511", f"{v.symbol} spills: {text}", place, help="take smaller tiles, or more threads")
+        return Diagnostic(Severity.WARNING, "TL0511", f"{v.symbol} spills: {text}", place, help=_advice(v, launch, p))
     advice = "--ptxas auto with nvcc on the PATH finds out"
     return Diagnostic(Severity.REMARK, "TL0512", f"{v.symbol} may spill: {text}, and {why}", place, help=advice)

@@ -88,6 +88,18 @@ template <typename T, int elements>
 __device__ __forceinline__ T* tilec_named_tile(const char* name, int offset, TILEC_SITE) {
   return static_cast<T*>(tilec_shared_tile(name, offset, sizeof(T) * elements, tilec_line));
 }
+template <typename T, int kept, int threads>
+struct shelved {
+  static constexpr int chunk = static_cast<int>(16 / sizeof(T));
+  T first[kept];
+  T* const others;
+  __device__ __forceinline__ shelved(T* shelf, int thread) : others(shelf + thread * chunk) {}
+  __device__ __forceinline__ T& operator[](int i) {
+    return i < kept ? first[i] : others[(i - kept) / chunk * chunk * threads + (i - kept) % chunk];
+  }
+  __device__ __forceinline__ T* operator+(int i) { return &(*this)[i]; }
+};
+__device__ __forceinline__ void settle_shelf() {}
 __device__ __forceinline__ unsigned shared_address(const void* p) { return tilec_shared_address(p); }
 template <typename T, int n>
 struct alignas(sizeof(T) * n) vec {

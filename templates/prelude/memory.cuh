@@ -9,6 +9,25 @@ __device__ __forceinline__ T* shared_tile(int offset) {
   return reinterpret_cast<T*>(shared_memory + offset);
 }
 
+//@ shelved
+// An array of a thread: the first `kept` elements are in registers, the others on the shelf, 16 bytes of a thread beside those of the next.
+// Whoever asks for element i knows i while compiling; behind a pointer to it are those of its 16 bytes.
+template <typename T, int kept, int threads>
+struct shelved {
+  static constexpr int chunk = static_cast<int>(16 / sizeof(T));
+  T first[kept];
+  T* const others;
+  __device__ __forceinline__ shelved(T* shelf, int thread) : others(shelf + thread * chunk) {}
+  __device__ __forceinline__ T& operator[](int i) {
+    return i < kept ? first[i] : others[(i - kept) / chunk * chunk * threads + (i - kept) % chunk];
+  }
+  __device__ __forceinline__ T* operator+(int i) { return &(*this)[i]; }
+};
+
+//@ settle_shelf
+// What is on the shelf is there, and in no register as well.
+__device__ __forceinline__ void settle_shelf() { asm volatile("" ::: "memory"); }
+
 //@ shared_address
 // The address that shared-memory instructions take: bytes from the start of the block's shared window.
 __device__ __forceinline__ unsigned shared_address(const void* p) {

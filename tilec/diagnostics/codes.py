@@ -107,6 +107,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "tried: the best of them is kept. Smaller tiles hold fewer registers; `tilec explain` lists what was tried.",
         "TL0512": "A remark about a body that may take more registers than there are, when nvcc was not asked or gave no answer: the "
         "planner took a configuration that its rules call safe, or the nearest to it.",
+        "TL0513": "A remark of the planner: registers do not hold a tile; the elements that they have no room for lie in shared memory, "
+        "where each thread has places of its own.",
         "TL0901": "A fault of tilec, not of your file. Please report it with the bundle that the message names.",
         "TL0902": "Text of the Tile IR that cannot be read; only tests of tilec meet it.",
     }

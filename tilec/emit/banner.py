@@ -86,7 +86,8 @@ def _decisions(launch: LaunchPlan) -> list[str]:
             swizzled = ", swizzled" if place.layout.swizzle else ""
             shelf.append(f"{b.name} {times}{extents(b.shape)} {short(b.dtype)}, {kilobytes(place.bytes)}{swizzled}")
         elif isinstance(place, Registers):
-            tray.append(f"{b.name} {extents(b.shape)} {short(b.dtype)}, {place.layout.registers} a thread")
+            parts = f", {place.shelved} of them in shared memory" if place.shelved else ""
+            tray.append(f"{b.name} {extents(b.shape)} {short(b.dtype)}, {place.layout.registers} a thread{parts}")
     lines: list[str] = []
     if shelf:
         lines.append("  shelf      " + "; ".join(shelf))

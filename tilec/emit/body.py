@@ -31,7 +31,7 @@ from tilec.emit.render import render
 from tilec.emit.rows import rows_text
 from tilec.emit.scans import scan_text
 from tilec.emit.scalars import atomic_text, print_text, trap_text
-from tilec.emit.unused import without_unused
+from tilec.emit.unused import mentions, without_unused
 from tilec.ir.dtypes import INT32
 from tilec.ir.expr import BLOCK_CALLS, Binary, Buffer, Call, Const, Expr, Scope
 from tilec.ir.tile import Alloc, Atomic, Break, Continue, Evaluate, Let, Print, Region, Store, Trap
@@ -40,6 +40,7 @@ from tilec.layout.shared import SharedLayout
 from tilec.plan.domains import static
 from tilec.plan.by_hand.plan import PBarriers, PBulkCopy, PBulkFetch, PControl, PMbarrier, PSend, TeamPlan
 from tilec.plan.hopper.plan import TensorMap
+from tilec.plan.shelves import shelf_elements
 from tilec.plan.plan import (
     AsyncCopy,
     BulkAdd,
@@ -62,6 +63,7 @@ from tilec.plan.plan import (
     PSeq,
     PStmt,
     PWhile,
+    Registers,
     Stepped,
     Streamed,
     TileLoop,
@@ -229,7 +231,19 @@ class BodyWriter:
         lead = self.comment(span) if span.line > 0 and here != self._last else ""
         self._last = here
         text = "\n".join(t for t, _ in self.parts(body, facts))
+        text = text if isinstance(_only_leaf(body), Alloc) else self.settled(text)
         return f"\n{lead}\n{text}" if lead and text else text
+
+    def settled(self, text: str) -> str:
+        """A statement, behind a fence where it has a tile on the shelf: what lies there takes no registers from statement to statement."""
+        if not self.spell.variant.configuration.settles:
+            return text
+        placed = self.spell.variant.placements.items()
+        shelf = (self.spell.buffer(b) for b, place in placed if isinstance(place, Registers) and place.shelved)
+        if not any(mentions(text, name) for name in shelf):
+            return text
+        self.spell.need("settle_shelf")
+        return f"settle_shelf();\n{text}"
 
     # ---- scalars ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +284,14 @@ class BodyWriter:
             case Scope.LOCAL:
                 return f"{_align(b.dtype.bytes)}{kind} {name}[{_product(b.shape)}];"
             case Scope.FRAGMENT:
-                return f"{_align(b.dtype.bytes)}{kind} {name}[{spell.variant.placements[b].layout.registers}];"  # type: ignore[union-attr]
+                place = spell.variant.placements[b]
+                assert isinstance(place, Registers)
+                if place.shelved:
+                    spell.need("shared_tile")
+                    spell.need("shelved")
+                    shelf = f"shared_tile<{kind}, {shelf_elements(b, place, self.threads)}>({place.offset})"
+                    return f"shelved<{kind}, {place.kept}, {self.threads}> {name}({shelf}, thread);"
+                return f"{_align(b.dtype.bytes)}{kind} {name}[{place.layout.registers}];"
             case _:
                 return ""
 

@@ -159,7 +159,8 @@ def _tray(best: Variant) -> list[str]:
         if storage(b) is not b:
             continue
         if isinstance(place, Registers):
-            rows.append(f"{b.name}  {extents(b.shape)} {short(b.dtype)}, {_count(place.layout.registers, 'element')} a thread")
+            parts = f", {place.shelved} of them on the shelf at {place.offset}" if place.shelved else ""
+            rows.append(f"{b.name}  {extents(b.shape)} {short(b.dtype)}, {_count(place.layout.registers, 'element')} a thread{parts}")
         elif isinstance(place, Private) and b.scope is not Scope.VAR:
             rows.append(f"{b.name}  {extents(b.shape)} {short(b.dtype)}, in each thread")
     return [*(rows or ["nothing"]), f"about {best.registers} registers a thread expected"]

@@ -1,7 +1,8 @@
 """Prepares the text of a generated file for the CPU build, line for line, so that reports can name its lines.
 
 - The prelude, between its two marker lines, gives way to blank lines: the emulator's header declares the same functions.
-- ``X = shared_tile<T, n>(at)`` becomes ``X = tilec_named_tile<T, n>("X", at)``, so that an overrun can be reported by name.
+- ``X = shared_tile<T, n>(at)`` becomes ``X = tilec_named_tile<T, n>("X", at)``, so that an overrun can be reported by name; the same
+  for ``X(shared_tile<T, n>(at), ...)``.
 - A table of the file's kernels and host functions is appended, through which the runtime calls them.
 """
 
@@ -16,7 +17,7 @@ PRELUDE_END = "// ---- end of prelude"
 MANIFEST_BEGIN = "// tilec-manifest-begin"
 MANIFEST_END = "// tilec-manifest-end"
 
-_TILE = re.compile(r"(\w+)(\s*=\s*)shared_tile<(.*?)>\(")
+_TILE = re.compile(r"(\w+)(\s*=\s*|\()shared_tile<(.*?)>\(")
 
 
 def read_manifest(cu_text: str) -> Mapping[str, Any]:

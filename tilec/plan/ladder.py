@@ -19,15 +19,16 @@ from tilec.record import record
 class Rung:
     """One configuration, as what differs from the planner's first choice.
 
-    Hopper's own bodies: `parts` are iterations of element loops behind the products whose loads may go together (0: all); `anew` reads
-    the number of a thread again there; without `lag` both consumers start a tile at once; `take` are registers of the producer and of a
-    consumer (0: as the rules say); without `pairs` blocks do not work in pairs; without `held` the held tile stays in shared memory;
-    without `lags` the maximum of an online softmax is exact; without `carries` no product runs on into the next step; `portable` gives
-    the body up.
+    Hopper's own bodies: `parts` are iterations of element loops behind the products, in portable bodies of all loops over registers, whose
+    loads may go together (0: all); `anew` reads the number of a thread again there; without `lag` both consumers start a tile at once;
+    `take` are registers of the producer and of a consumer (0: as the rules say); without `pairs` blocks do not work in pairs; without
+    `held` the held tile stays in shared memory; without `lags` the maximum of an online softmax is exact; without `carries` no product runs
+    on into the next step; `portable` gives the body up.
     Portable bodies: `short` loads operands when they are used, and elements round by round; `rolled` leaves the steps of a product a
     loop; `threads` are those of the block (0: as many as planned); without `bound`, no number of blocks is to fit a multiprocessor;
     `alone`, one is enough; `plain` spelling does not tell that numbers of threads are not negative, and has steps along rows
-    in one piece.
+    in one piece; `shelved` are hundredths of the registers: what tiles take beyond those lies in shared memory (see `shelves`), and
+    where it `settles` statements read it there anew.
     Both: `cut` makes so many blocks of one (see `plan.cut`). Portable bodies: without `groups` no products are done by warp groups in
     place. Bodies written by hand: the one that stands in for Hopper's own `keeps` its products and does the copies by threads; `deals`
     gives warp groups other numbers of registers than the author; `anew` makes the descriptors of operands again at each product.
@@ -54,6 +55,8 @@ class Rung:
     groups: bool = True
     keeps: bool = False
     deals: bool = False
+    shelved: int = 0
+    settles: bool = False
 
 
 FIRST = Rung("first choice", "")
@@ -71,6 +74,9 @@ _SPELLED = "what the compiler makes of thread numbers that it knows not to be ne
 _DESCRIPTORS = "the descriptors of the operands of several products wait in registers"
 _DEALS = "one warp group has too few of the registers that others, or none, make use of"
 _CUT = "all threads together have too few registers for the tile"
+_SHELF = "all threads together have too few registers for the tiles"
+_ANEW_SHELF = "what lies in shared memory would wait in registers from statement to statement"
+_BOTH = "registers and shared memory together do not hold the tiles"
 
 _PLAIN = (
     FIRST,
@@ -91,6 +97,29 @@ _PLAIN = (
     Rung("thirds of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=3),
     Rung("quarters of blocks, steps one by one", _CUT, bound=False, alone=True, threads=256, short=True, rolled=True, cut=4),
 )
+
+_SHELVED = (
+    Rung("a part in shared memory", _SHELF, bound=False, alone=True, shelved=90),
+    Rung("a part in shared memory, read anew", _ANEW_SHELF, bound=False, alone=True, parts=8, shelved=80, settles=True),
+    Rung("a larger part in shared memory", _ANEW_SHELF, bound=False, alone=True, parts=8, shelved=65, settles=True),
+    *(
+        Rung(f"{n} threads, a part in shared memory", _SHELF, bound=False, alone=True, threads=n, parts=8, shelved=65, settles=True)
+        for n in (512, 256)
+    ),
+    Rung("256 threads, steps one by one, a part in shared memory", _SHELF, bound=False, alone=True, threads=256, short=True, rolled=True,
+         shelved=90),
+    *(
+        Rung(f"{part} of blocks, {n} threads, a part in shared memory", _BOTH, bound=False, alone=True, threads=n, cut=cut, parts=8,
+             shelved=65, settles=True)
+        for part, cut, n in (("halves", 2, 512), ("halves", 2, 256), ("thirds", 3, 512), ("quarters", 4, 512))
+    ),
+)  # fmt: skip
+
+
+def _without_groups(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    """The same rungs with products by mma.sync."""
+    return tuple(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in rungs)
+
 
 LADDERS: Mapping[str, tuple[Rung, ...]] = {
     "": (FIRST,),
@@ -142,7 +171,7 @@ LADDERS: Mapping[str, tuple[Rung, ...]] = {
         Rung("loads late, registers dealt anew", _SHORT, bound=False, alone=True, short=True, keeps=True, deals=True),
         Rung("loads late, descriptors anew", _SHORT, bound=False, alone=True, short=True, keeps=True, deals=True, anew=True),
     ),
-    "portable": (*_PLAIN, *(replace(r, name=f"mma.sync, {r.name}", why=r.why or _WARPS, groups=False) for r in _PLAIN)),
+    "portable": (*_PLAIN, *_without_groups(_PLAIN), *_SHELVED, *_without_groups(_SHELVED)),
 }
 """The rungs of each kind of body: products of Hopper's own, those whose blocks work in pairs, those whose operands threads bring, streamed
 tiles, chains, those of an author who orders the work, all others."""
@@ -195,7 +224,8 @@ class Vouched:
     whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as
     ptxas says, for that block to be worth a question. `flight`: registers that the loads of a copy take together from which on the
     assembler may give up some, so that it is asked. `ample`: hundredths of the registers below which it may do so for a body that has one
-    product, loads late and reads tensors.
+    product, loads late and reads tensors. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in
+    part, and which reads them anew; it must leave `free` as well.
     """
 
     stores: int = 192
@@ -230,6 +260,8 @@ class Vouched:
     fuller: int = 120
     flight: int = 32
     ample: int = 66
+    shelf: int = 65
+    free: int = 32
 
 
 VOUCHED = Vouched()
@@ -313,6 +345,12 @@ class Load:
     def narrow(self) -> bool:
         """True when any of what it multiplies is not 16 bits wide."""
         return bool(self.bits - {16})
+
+
+def shelf_room(there: int, threads: int) -> int:
+    """The registers of a thread that a body may take whose tiles lie in shared memory in part; none where `threads` are too few to have all
+    registers, as they hold more there than here."""
+    return min(there * VOUCHED.shelf // 100, there - VOUCHED.free) if threads >= VOUCHED.most_threads else 0
 
 
 def portable_strain(x: Load, rung: Rung) -> int:

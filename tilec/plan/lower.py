@@ -40,7 +40,7 @@ from tilec.plan.held_copies import held_copy
 from tilec.plan.hopper.plan import TensorMap
 from tilec.plan.loop_parts import alone, indexed, register_digits, spread
 from tilec.plan.masks import settled, unmasked
-from tilec.plan.pipelines import Split, rename, split, split_branch, touched, used_outside
+from tilec.plan.pipelines import Split, reads_tensors, rename, split, split_branch, touched, used_outside
 from tilec.plan.plan import (
     THREAD, AsyncCopy, Element, ElementKey, FillRegisters, InMemory, InRegisters, PBarrier, PFor, PGemm, PIf, Pipeline, PReduce, PScalar,
     PScan, PSeq, PStmt, PWhile, Stepped, TileLoop,
@@ -76,6 +76,7 @@ class Setting:
     adds: bool = False  # whether the target adds several neighbours in memory by one instruction
     least_stages: int = 0  # versions of tiles in a pipelined loop, even where the author asked for one
     engine: bool = False  # the copy engine may bring what runs ahead
+    parts: int = 0  # iterations of a loop over registers whose loads may go together; 0: all
 
 
 @dataclass(slots=True)
@@ -408,8 +409,7 @@ class Lowering:
         inner = indexed(s, facts)
         digits = register_digits(s, layout)
         first = layout.regs[0] if layout.regs else None
-        along = first is not None and first.dim == len(s.vars) - 1 and first.stride == 1
-        most = first.size if first is not None and along else 1
+        most = first.size if first is not None and first.dim == len(s.vars) - 1 and first.stride == 1 else 1
         while most > 1 and (static(s.extents[-1]) or 1) % most:
             most -= 1
         width = self.vector(s, most & -most, inner)
@@ -430,7 +430,8 @@ class Lowering:
         rows = width == 2 and guard is None and stores_rows(
             layout, flat(s.body), lambda x, most: self.width_of(x.buffer, x.indices, s.vars[-1], most, inner)
         )  # fmt: skip
-        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows, s.extents)
+        parted = self.at.parts if not rows and reads_tensors(s) else 0
+        return TileLoop(s.vars, layout, digits, values, width, guard, once, True, body, s.span, rows, s.extents, parted=parted)
 
     def by_number(self, s: Parallel, facts: Facts) -> TileLoop:
         """Iterations counted through, `threads` chunks a round."""
@@ -583,8 +584,6 @@ class Lowering:
         elif a.way is not None:
             self.counters |= {x for x in walk_expr(register) if isinstance(x, Var)}
         self.elements[a.buffer, a.indices] = InRegisters(register)
-
-    # ---- reductions ------------------------------------------------------------------------------------------------
 
     def reduce(self, s: Reduce) -> PReduce:
         """A reduction of registers into registers."""

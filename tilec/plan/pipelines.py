@@ -52,6 +52,11 @@ def touched(stmts: Sequence[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
     return reads, writes
 
 
+def reads_tensors(s: Stmt) -> bool:
+    """True when a statement reads tensors in global memory."""
+    return any(b.scope is Scope.GLOBAL for b in touched([s])[0])
+
+
 def _variables(exprs: Sequence[Expr]) -> set[Var]:
     return {x for e in exprs for x in walk_expr(e) if isinstance(x, Var)}
 

@@ -33,9 +33,17 @@ THREAD = Var("thread", INT32, VarKind.THREAD)
 
 @record
 class Registers:
-    """A fragment that lives in registers, `layout.registers` elements a thread."""
+    """A fragment that lives in registers, `layout.registers` elements a thread; the last `shelved` of them in shared memory, in 16 bytes
+    of one thread after those of the next, from byte `offset` of the block (see `shelves`)."""
 
     layout: FragmentLayout
+    shelved: int = 0
+    offset: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Elements of a thread that are in registers."""
+        return self.layout.registers - self.shelved
 
 
 @record

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -17,8 +18,8 @@ from tilec.diagnostics import CompileError, Diagnostic, Severity
 from tilec.ir.dtypes import INT32, INT64
 from tilec.ir.expr import Binary, Buffer, Compare, Const, Expr, Scope, Var, VarKind
 from tilec.ir.kernel import Kernel, Launch
-from tilec.ir.tile import Alloc, Barrier, BulkCopy, For, Gemm, Parallel, Seq, Stmt
-from tilec.ir.visit import buffers_of, flat, regions, storage, walk_expr, walk_stmt
+from tilec.ir.tile import Alloc, Barrier, For, Gemm, Parallel, Seq
+from tilec.ir.visit import buffers_of, flat, storage, walk_expr, walk_stmt
 from tilec.layout.shared import CHUNK, SharedLayout
 from tilec.plan.access import conjunction
 from tilec.plan.banks import choose_layouts
@@ -42,7 +43,7 @@ from tilec.plan.hopper.parts import Request, condition_of, direct_stores
 from tilec.plan.hopper.gemm_padding import only_where_they_pay, padded
 from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
-from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of
+from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of, shelf_room
 from tilec.plan.legal import Legal, legalise
 from tilec.plan.loads import beside_results, loads_of_a_step, loads_together
 from tilec.plan.lower import Lowering, Setting
@@ -52,7 +53,8 @@ from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, P
 from tilec.plan.raster import panel_rows
 from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
-from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, check_limit, place_tiles, tile_layouts
+from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, bulk_tiles, check_limit, place_tiles, shared_buffers, tile_layouts
+from tilec.plan.shelves import held, on_shelf
 from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.steady import steady
 from tilec.plan.uniform import varying
@@ -374,7 +376,7 @@ def _variant(room: _Room, symbol: str, divisors: Mapping[Var, int], aligned: boo
     stages_asked = [s.num_stages or 0 for s in walk_stmt(room.legal.body) if isinstance(s, For)]
     asked = max(stages_asked, default=0)
     plain = _body(room, symbol, divisors, aligned, asked)
-    if 1 in stages_asked and room.options.opt_level >= 2 and room.hand is None:
+    if 1 in stages_asked and room.options.opt_level >= 2 and room.hand is None and not room.rung.shelved:
         two = _body(room, symbol, divisors, aligned, asked, least=2)
         if _blocks(plain, room) <= _blocks(two, room):
             return two
@@ -421,7 +423,7 @@ def _body(
     operands = frozenset(
         r.buffer for s in walk_stmt(legal.body) if isinstance(s, Gemm) and legal.gemms[id(s)].kind == "mma" for r in (s.a, s.b)
     )
-    layouts = tile_layouts(_shared_buffers(legal.body), operands, compact)
+    layouts = tile_layouts(shared_buffers(legal.body), operands, compact)
     bulk = _bulk_layouts(room)
     layouts |= bulk
     short = not aligned and 3 * _registers(legal) > 2 * room.target.registers_for(count)
@@ -429,10 +431,11 @@ def _body(
         count, launch.thread_vars, legal.layouts, legal.gemms, layouts.__getitem__, lambda b: _alignment(b, aligned), legal.body,
         stages if room.hand is None else 0,
         short or room.rung.short, room.rung.rolled, compact, room.target.number >= 90, least, aligned and _has_engine(room),
+        room.rung.parts,
     )  # fmt: skip
     lowering = _lowering(room, setting)
     body = lowering.sequence((legal.body,), facts, True)
-    fixed = operands | bulk.keys() | (_bulk_tiles(legal.body) if room.hand is not None else frozenset())
+    fixed = operands | bulk.keys() | (bulk_tiles(legal.body) if room.hand is not None else frozenset())
     if better := choose_layouts(body, layouts, fixed, lowering.elements, room.threads, launch.thread_vars):
         layouts |= better
         lowering = _lowering(room, setting)
@@ -469,6 +472,7 @@ def _body(
         out = replace(out, remarks=(*out.remarks, *lowering.remarks))
     if out.tensor_maps and room.hand is None:  # the launcher tries it before all others
         out = replace(out, threads=room.threads, grid=_grid_of(launch))
+    out = on_shelf(out, legal, count, room.target, room.rung.shelved) if room.rung.shelved else out
     loose = not aligned or (not divisors and bool(_row_divisors(room.kernel)))  # element by element, as rows may start anywhere
     return _on_ladder(replace(out, when=_condition(out, divisors, aligned)), room, short, loose)
 
@@ -504,12 +508,6 @@ def _lowering(room: _Room, setting: Setting) -> Lowering:
     return HandLowering(setting, varying=different, hand=room.hand)
 
 
-def _bulk_tiles(body: Stmt) -> frozenset[Buffer]:
-    """Tiles that bulk copies fill or empty, and operands of products."""
-    sides = [r.buffer for s in walk_stmt(body) if isinstance(s, BulkCopy | Gemm) for side in regions(s) for r in side]
-    return frozenset(b for b in sides if b.scope is Scope.SHARED)
-
-
 def _condition(v: Variant, divisors: Mapping[Var, int], aligned: bool) -> Expr | None:
     """When the launcher may choose this body: pointers of wide accesses aligned, rows a whole number of chunks."""
     if not aligned:
@@ -531,19 +529,6 @@ def _alignment(b: Buffer, aligned: bool) -> int:
     return CHUNK if (aligned and b.address is None) or b.workspace else b.dtype.bytes
 
 
-def _shared_buffers(body: Stmt) -> list[Buffer]:
-    """Every shared buffer that `body` mentions, owners and views, in order of appearance."""
-    found: dict[Buffer, None] = {}
-    for s in walk_stmt(body):
-        for b in buffers_of(s):
-            if b.scope is Scope.SHARED:
-                found.setdefault(storage(b))
-                if b.peer is not None and b.view_of is not None:
-                    found.setdefault(b.view_of)
-                found.setdefault(b)
-    return list(found)
-
-
 def _registers(legal: Legal) -> int:
     """Registers a thread is expected to need: its fragments, what the largest product takes besides its accumulator, addresses."""
     tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
@@ -556,11 +541,12 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     launch, now, products = room.launch, prod(room.threads), room.legal.gemms.values()
     if room.hand is not None:
         return hand_ladder(replace(v, hopper=room.hand.hopper), launch, tuple(products), room.options.choice, room.target)
-    free, held = free_threads(launch.body), all("register" in (g.load_a, g.load_b) for g in products)
+    free, in_place = free_threads(launch.body), all("register" in (g.load_a, g.load_b) for g in products)
     number, rung = rung_of(room.options.choice, "portable", v.symbol)
 
     def room_for(x: Rung) -> int:
-        return room.target.registers_for(now * (max(1, launch.min_blocks) if x.bound else 1))
+        there = room.target.registers_for(now * (max(1, launch.min_blocks) if x.bound else 1))
+        return shelf_room(there, now) if x.shelved else there
 
     loops, late = [s for s in walk_stmt(launch.body) if isinstance(s, Parallel)], short or rung.short
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
@@ -574,21 +560,28 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     known = known_blocks(v, now, room.target, load)
     largest = max((layout.registers * b.dtype.bytes for b, layout in room.legal.layouts.items()), default=0) // 4 * now * rung.cut
 
+    @cache
+    def all_held() -> int:
+        return held(room.legal.body, room.legal.layouts, room.legal.gemms, _registers(room.legal)) * now * rung.cut
+
     def effect(x: Rung) -> object:
-        """What a rung changes; None where the threads could not even hold the largest tile."""
+        """What a rung changes; None where the threads could not even hold the largest tile, or would hold all that the rung moves."""
         bound = (launch.min_blocks if x.bound else int(x.alone and strain <= SLIGHT)) or known
-        steps = x.rolled and bool(products) and not held
+        steps = x.rolled and bool(products) and not in_place
         threads = x.threads if free and x.threads else room.planned
         cut = x.cut if x.cut in cuts else 1
-        if largest >= room.target.registers_for(threads) * threads * cut:
+        there = room.target.registers_for(threads) * threads * cut
+        if largest >= there + bool(x.shelved) * room.target.shared_per_block_max // 4 * cut:
             return None
-        return bound, threads, x.short or short, steps, cut, x.groups and groups, x.plain
+        if x.shelved and all_held() * 100 <= there * x.shelved:
+            return None
+        return bound, threads, x.short or short, steps, cut, x.groups and groups, x.plain, x.shelved, x.settles
 
     def fits(x: Rung) -> bool:
-        """That a rung with the same threads is known to fit."""
+        """That a rung with the same threads is known to fit, or is not known not to."""
         later = short or x.short
         here = replace(load, there=room_for(x), late=later, loose=loose and not later, flight=0 if later else load.flight)
-        return portable_strain(here, x) <= 0
+        return bool(x.shelved) or portable_strain(here, x) <= 0
 
     below = next_rung("portable", number, effect)
     sure, near = below if strain > 0 else 0, set(alike("portable", number, now if free else 0))

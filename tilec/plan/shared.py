@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tilec.diagnostics import Label, Span, error
-from tilec.ir.expr import Buffer
-from tilec.ir.visit import storage
+from tilec.ir.expr import Buffer, Scope
+from tilec.ir.tile import BulkCopy, Gemm, Stmt
+from tilec.ir.visit import buffers_of, regions, storage, walk_stmt
 from tilec.layout.shared import SharedLayout, conflict_free, dense
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import SharedTile
@@ -80,3 +81,22 @@ def check_limit(tiles: Mapping[Buffer, SharedTile], total: int, target: Target, 
         "TL0401", f"the tiles of this kernel need {total} bytes of shared memory, {target.name} has {target.shared_per_block_max} a block",
         span, *labels, help="use smaller tiles, fewer stages, or another --arch",
     )  # fmt: skip
+
+
+def shared_buffers(body: Stmt) -> list[Buffer]:
+    """Every shared buffer that `body` mentions, owners and views, in order of appearance."""
+    found: dict[Buffer, None] = {}
+    for s in walk_stmt(body):
+        for b in buffers_of(s):
+            if b.scope is Scope.SHARED:
+                found.setdefault(storage(b))
+                if b.peer is not None and b.view_of is not None:
+                    found.setdefault(b.view_of)
+                found.setdefault(b)
+    return list(found)
+
+
+def bulk_tiles(body: Stmt) -> frozenset[Buffer]:
+    """Tiles that bulk copies fill or empty, and operands of products."""
+    sides = [r.buffer for s in walk_stmt(body) if isinstance(s, BulkCopy | Gemm) for side in regions(s) for r in side]
+    return frozenset(b for b in sides if b.scope is Scope.SHARED)

@@ -45,7 +45,7 @@ from tilec.plan.hopper.gemm_waves import one_tile_a_block
 from tilec.plan.ladder import FIRST, Rung, lines_strain, next_rung, product_strain, rung_of
 from tilec.plan.legal import legalise
 from tilec.plan.lower import Lowering, Setting
-from tilec.plan.pipelines import touched
+from tilec.plan.pipelines import reads_tensors, touched
 from tilec.plan.plan import (
     BulkStore,
     PBarrier,
@@ -299,11 +299,6 @@ class _Epilogue(Lowering):
     def by_register(self, s: Parallel, layout: FragmentLayout, facts: Facts) -> TileLoop:
         found = super().by_register(s, layout, facts)
         return replace(found, parted=self.builder.rung.parts if not found.rows and reads_tensors(s) else 0)
-
-
-def reads_tensors(s: Stmt) -> bool:
-    """True when a statement reads tensors in global memory."""
-    return any(b.scope is Scope.GLOBAL for b in touched([s])[0])
 
 
 @dataclass(slots=True)
