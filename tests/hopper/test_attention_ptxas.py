@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.clean import assert_clean
 from tests.hopper.attention import Attention
-from tests.hopper.test_ptxas import check
 from tests.toolchain import needs_nvcc
 
 SAMPLES = [
@@ -18,5 +16,5 @@ SAMPLES = [
 
 @needs_nvcc
 @pytest.mark.parametrize("a", SAMPLES, ids=str)
-def test_ptxas_has_nothing_to_complain_about(a: Attention, tmp_path: Path) -> None:
-    check(a.compiled().cu, tmp_path)
+def test_ptxas_has_nothing_to_complain_about(a: Attention) -> None:
+    assert_clean(a.compiled(), "sm_90a")
