@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,19 @@ def test_an_interruption_ends_every_nvcc(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TILEC_CACHE_DIR": str(tmp_path / "cache")}
     env.pop("TILEC_PTXAS", None)
     command = [sys.executable, "-m", "tilec", "compile", str(tmp_path / "kernel.py"), "--arch", "sm_80,sm_90a", "-o", str(tmp_path / "k.cu")]
-    running = subprocess.Popen(command, env=env, stderr=subprocess.PIPE)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which those who run tests in the background have shut out
     pids: list[int] = []
-    for _ in range(300):
-        pids = [int(x) for x in (tmp_path / "pids").read_text().split()] if (tmp_path / "pids").exists() else []
-        if len(pids) >= 2:
-            break
-        time.sleep(0.1)
-    time.sleep(1)  # for the second of them to be known to have begun
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=30)
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, preexec_fn=heed) as running:
+        for _ in range(300):
+            pids = [int(x) for x in (tmp_path / "pids").read_text().split()] if (tmp_path / "pids").exists() else []
+            if len(pids) >= 2:
+                break
+            time.sleep(0.1)
+        time.sleep(1)  # for the second of them to be known to have begun
+        running.send_signal(signal.SIGINT)
+        try:
+            running.communicate(timeout=30)
+        finally:
+            running.kill()
     assert len(pids) >= 2 and running.returncode == 130 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert not (tmp_path / "k.cu").exists()

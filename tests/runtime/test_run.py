@@ -61,14 +61,14 @@ def test_wrong_code_is_found_and_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text(KERNEL)
     program = """
 import sys, tilec.emit.kernel as k
-right = k.emit
-def wrong(plans, options):
-    text = right(plans, options)
+right = k.Written.text
+def wrong(written):
+    text = right(written)
     head, body = text.split("tilec-manifest-end", 1)
     changed = body.replace("bx * 128 + i] = ", "bx * 128 + (i ^ 1)] = ", 1)
     assert changed != body
     return head + "tilec-manifest-end" + changed
-k.emit = wrong
+k.Written.text = wrong
 from tilec.__main__ import main
 sys.exit(main(["run", "k.py", "-D", "N=256", "-D", "s=2"]))
 """
