@@ -117,6 +117,13 @@ def test_one_block_more_where_few_registers_are_in_its_way(
     assert again.cu == compiled.cu and nvcc.calls == calls
 
 
+def test_nobody_is_asked_about_one_block_more_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 threads with 37 (so 40) registers each: 25 blocks, and 26 are 4 % more, for which nobody waits."""
+    nvcc = StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0\ndef registers(name, text): return 37")
+    compiled = sample("rows/rms_norm.py", "", {"M": 8192, "N": 4096, "threads": 64}, "sm_90")
+    assert nvcc.calls == 1 and not any(v.least for v in bodies(compiled).values())
+
+
 def test_bodies_with_products_and_numbers_of_blocks_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0\ndef registers(name, text): return 130")
     tile = Gemm(bm=128, bn=256, stages=2, trans_b=True).source()

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from tilec.ir.expr import POINTER_CALLS, Binary, Buffer, Call, Cast, Compare, Const, Expr, Load, Logical, Reinterpret, Select, Unary, Var
 from tilec.ir.tile import (
     Alloc, Atomic, Barrier, Break, BulkCopy, Continue, Control, Copy, Evaluate, Fill, For, Gemm, If, Let, Mbarrier, Parallel, Print,
     Reduce, Region, Scan, Seq, Stmt, Store, Trap, While,
 )  # fmt: skip
+from tilec.record import replace
 
 ExprMap = Callable[[Expr], Expr]
 
@@ -57,9 +57,11 @@ def map_expr(e: Expr, f: ExprMap) -> Expr:
 
 def walk_expr(e: Expr) -> Iterator[Expr]:
     """`e` and everything below it, parents first."""
-    yield e
-    for c in expr_children(e):
-        yield from walk_expr(c)
+    stack = [e]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(reversed(expr_children(here)))
 
 
 def substitute(e: Expr, table: Mapping[Var, Expr]) -> Expr:
@@ -134,9 +136,11 @@ def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
 
 def walk_stmt(s: Stmt) -> Iterator[Stmt]:
     """`s` and every statement below it, parents first."""
-    yield s
-    for c in stmt_children(s):
-        yield from walk_stmt(c)
+    stack = [s]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(reversed(stmt_children(here)))
 
 
 def flat(s: Stmt) -> list[Stmt]:

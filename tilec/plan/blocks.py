@@ -44,12 +44,12 @@ def with_blocks(v: Variant, load: Load, choice: Choice, wanted: int) -> Variant:
 
 
 def one_more(v: Variant, threads: int, registers: int, target: Target) -> int:
-    """How many blocks of a body that waits for memory are worth a question: one more than fit with its registers, where that asks for few
-    of them and nothing else stands in the way; 0 where not."""
+    """How many blocks of a body that waits for memory are worth a question: one more than fit with its registers, where that is a good
+    part more, asks for few of them and nothing else stands in the way; 0 where not."""
     if not v.fuller:
         return 0
     more = target.blocks_that_fit(threads, registers, v.shared_bytes) + 1
-    if target.blocks_that_fit(threads, 1, v.shared_bytes) < more:
+    if more > VOUCHED.few or target.blocks_that_fit(threads, 1, v.shared_bytes) < more:
         return 0
     return more if registers * 100 <= target.registers_for(threads * more) * VOUCHED.fuller else 0
 

@@ -222,10 +222,10 @@ class Vouched:
     without products may need before it is asked whether the assembler gives up some for more blocks; `teams`: those of one whose author
     deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before they are asked about as well,
     whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as
-    ptxas says, for that block to be worth a question. `flight`: registers that the loads of a copy take together from which on the
-    assembler may give up some, so that it is asked. `ample`: hundredths of the registers below which it may do so for a body that has one
-    product, loads late and reads tensors. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in
-    part, and which reads them anew; it must leave `free` as well.
+    ptxas says, for that block to be worth a question; `few`: the most blocks of which the last one is.
+    `flight`: registers that the loads of a copy take together from which on the assembler may give up some, so that it is asked. `ample`:
+    hundredths of the registers below which it may do so for a body that has one product, loads late and reads tensors. `shelf`: hundredths
+    of the registers that a body may take whose tiles lie in shared memory in part, and which reads them anew; it must leave `free` as well.
     """
 
     stores: int = 192
@@ -258,6 +258,7 @@ class Vouched:
     teams: int = 160
     tight: int = 80
     fuller: int = 120
+    few: int = 4
     flight: int = 32
     ample: int = 66
     shelf: int = 65

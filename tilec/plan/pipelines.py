@@ -74,6 +74,9 @@ def _resolved(copy: Copy, lets: dict[Var, Expr]) -> Copy:
     return out
 
 
+Uses: TypeAlias = Sequence[tuple[set[Buffer], set[Buffer]]]
+"""What each statement of a body reads and writes."""
+
 Accept: TypeAlias = Callable[[Parallel], bool]
 """Tells of a gathering loop whether it can be copied in chunks."""
 
@@ -86,7 +89,8 @@ def split(loop: For, outside: set[Buffer], accept: Accept | None = None, private
         return Split((), tuple(body), (), "the loop is left early")
     if not (isinstance(loop.step, Const) and loop.step.value == 1):
         return Split((), tuple(body), (), "the step is not 1")
-    _, written = touched(body)
+    uses = [touched([s]) for s in body]
+    written = set[Buffer]().union(*(writes for _, writes in uses))
     bound = {s.var for top in body for s in walk_stmt(top) if isinstance(s, Let | For)}
     lets = {s.var: s.value for s in body if isinstance(s, Let)}
     producers: list[Copy] = []
@@ -95,13 +99,13 @@ def split(loop: For, outside: set[Buffer], accept: Accept | None = None, private
     why = ""
     for n, s in enumerate(body):
         if accept is not None and isinstance(s, Parallel):
-            found = _gathered(s, n, body, lets, bound, written, outside)
+            found = _gathered(s, n, uses, lets, bound, written, outside)
             if found is not None and accept(found):
                 gathers.append(found)
             else:
                 kept.append(s)
             continue
-        reason = _obstacle(s, n, body, written, outside) if isinstance(s, Copy) and _fills_shared(s) else "-"
+        reason = _obstacle(s, n, uses, outside) if isinstance(s, Copy) and _fills_shared(s) else "-"
         if not reason and isinstance(s, Copy):
             s = _resolved(s, lets)
             reason = _free(s, bound, written, private)
@@ -116,7 +120,7 @@ def split(loop: For, outside: set[Buffer], accept: Accept | None = None, private
 
 
 def _gathered(
-    s: Parallel, at: int, body: Sequence[Stmt], lets: dict[Var, Expr], bound: set[Var], written: set[Buffer], outside: set[Buffer]
+    s: Parallel, at: int, uses: Uses, lets: dict[Var, Expr], bound: set[Var], written: set[Buffer], outside: set[Buffer]
 ) -> Parallel | None:
     """A loop that fills a tile as a copy would and may run ahead; None for other loops."""
     found = gather(s, lets)
@@ -124,7 +128,7 @@ def _gathered(
         return None
     assert isinstance(found.body, Store)
     load, cond = source(found)
-    if _in_the_way(storage(found.body.buffer), storage(load.buffer), at, body, written, outside):
+    if _in_the_way(storage(found.body.buffer), storage(load.buffer), at, uses, outside):
         return None
     exprs = stmt_exprs(found.body)
     if load.buffer.address is not None or _variables(exprs) & bound:
@@ -162,24 +166,23 @@ def _fills_shared(s: Copy) -> bool:
     return s.src.buffer.scope is Scope.GLOBAL and s.dst.buffer.scope is Scope.SHARED
 
 
-def _obstacle(s: Copy, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
+def _obstacle(s: Copy, at: int, uses: Uses, outside: set[Buffer]) -> str:
     """Why a copy must stay where it is; empty when its tile allows it to run ahead."""
     tile = storage(s.dst.buffer)
     if not whole(s.dst):
         return f"only a part of {tile.name} is filled"
-    return _in_the_way(tile, storage(s.src.buffer), at, body, written, outside)
+    return _in_the_way(tile, storage(s.src.buffer), at, uses, outside)
 
 
-def _in_the_way(tile: Buffer, read: Buffer, at: int, body: Sequence[Stmt], written: set[Buffer], outside: set[Buffer]) -> str:
+def _in_the_way(tile: Buffer, read: Buffer, at: int, uses: Uses, outside: set[Buffer]) -> str:
     """Why statement `at`, which fills all of `tile` from `read`, must stay where it is; empty when it need not."""
-    others = [x for n, x in enumerate(body) if n != at]
     if tile in outside:
         return f"{tile.name} is used outside the loop"
-    if read in written:
+    if any(read in writes for _, writes in uses):
         return f"{read.name} is written in the loop"
-    if tile in touched(others)[1]:
+    if any(tile in writes for n, (_, writes) in enumerate(uses) if n != at):
         return f"{tile.name} is written by another statement"
-    if tile in touched(body[:at])[0]:
+    if any(tile in reads for reads, _ in uses[:at]):
         return f"{tile.name} is read before it is filled"
     return ""
 
