@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from tilec.record import record
+from tilec.record import record, replace
 
 
 @record
@@ -92,3 +92,11 @@ def test_functions_of_dataclasses_work() -> None:
 
 def test_pickled() -> None:
     assert pickle.loads(pickle.dumps(Spot(1, size=3))) == Spot(1, size=3)
+
+
+def test_replace_does_as_dataclasses_do() -> None:
+    point = Point(1, 5, ("a",))
+    assert replace(point, y=7) == dataclasses.replace(point, y=7) == Point(1, 7, ("a",)) and point.y == 5
+    assert replace(point, x=point.x) is not point and replace(point).seen is point.seen
+    with pytest.raises(TypeError, match="Point has no z"):
+        replace(point, z=1)
