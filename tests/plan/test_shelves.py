@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.compiling import compile_text, run_reference
+from tests.ptxas.kit import with_rungs
 from tests.toolchain import needs_gxx
 from tilec import emulator, templates_dir
-from tilec.driver import Compiled, Options, emit_module, plan_module
+from tilec.driver import Compiled, Options
 from tilec.emit.explain import explain_text
 from tilec.plan.ladder import LADDERS
 from tilec.plan.legal import legalise
@@ -108,15 +109,9 @@ def shelved(text: str, registers: int, arch: str = "sm_80", shared: int = 0, **o
     target = replace(target, registers_per_thread_max=registers, shared_per_block_max=shared or target.shared_per_block_max)
     compiled = compile_text(text, arch=arch, **options)
     (kernel,) = compiled.plans
-    given = Options("kernel.py", text.encode(), target, **options)
-
-    class Quiet:
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
-
     names = (kernel.symbol, f"{kernel.symbol}__general")
-    plans = plan_module(compiled.module, given, lambda *_: Quiet(), {("portable", name): PART for name in names})
-    return replace(compiled, plans=plans, cu=emit_module(plans, given, lambda *_: Quiet()))
+    given = Options("kernel.py", text.encode(), target, **options)
+    return with_rungs(compiled, given, {("portable", name): PART for name in names})
 
 
 def body(compiled: Compiled) -> Variant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,14 +90,13 @@ def at(text: str, choice: Mapping[tuple[str, str], int], arch: str = "sm_90a", *
     target = lookup(arch)
     assert target is not None
     compiled = compile_text(text, arch=arch, ptxas="never", **options)
-    given = Options("kernel.py", text.encode(), target, **options)
+    return with_rungs(compiled, Options("kernel.py", text.encode(), target, **options), choice)
 
-    class Quiet:
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
 
-    plans = plan_module(compiled.module, given, lambda *_: Quiet(), choice)
-    return replace(compiled, plans=plans, cu=emit_module(plans, given, lambda *_: Quiet()))
+def with_rungs(compiled: Compiled, given: Options, choice: Mapping[tuple[str, str], int]) -> Compiled:
+    """The compilation planned and written once more, as these options say and with these rungs."""
+    plans = plan_module(compiled.module, given, lambda *_: nullcontext(), choice)
+    return replace(compiled, plans=plans, cu=emit_module(plans, given, lambda *_: nullcontext()))
 
 
 def bodies(compiled: Compiled) -> dict[str, Variant]:
