@@ -146,8 +146,93 @@ SPACES = """
 """Samples and the numbers that are tried of each: how many draws, a name, the file and the kernel, values."""
 
 
-def _samples(rng: random.Random) -> Iterator[tuple[str, Case]]:
-    for line in SPACES.strip().replace("\\\n", "").splitlines():
+ORDINARY = """
+20 softmax   rows/softmax.py                 N=512,1000,1024,2048,4096,8192,16384 dtype=float16,float32,bfloat16 threads=64,128,256,512
+14 online    rows/online_softmax.py          block_M=1,2,4,8 block_N=256,512,1024,2048 threads=64,128,256
+20 rms       rows/rms_norm.py                N=512,1024,3000,4096,8192,16384 blk_m=1,2,4 dtype=float16,bfloat16,float32 threads=64,128,256,512
+20 layer     rows/layer_norm.py              M=64 N=512,1024,3000,4096,8192,16384 rows=1,2,4 dtype=float16,float32 threads=64,128,256,512
+10 entropy   rows/cross_entropy.py           chunk=512,1024,2048,4096,8192 threads=64,128,256,512
+14 sums      rows/row_column_sum.py          block_M=16,32,64,128 block_N=64,128,256 threads=64,128,256
+12 argmax    rows/argmax.py                  N=100,512,1000,4096,8192 threads=32,64,128,256
+14 top-k     rows/top_k.py                   N=32,64,128,256 k=2,4,8 rows=8,16,32 threads=64,128,256
+12 fp8       rows/quantise_fp8.py            rows=4,8,16,32 group=64,128,256 threads=64,128,256
+12 streamed  rows/softmax_streamed.py        chunk=512,2048,8192 dtype=float16,float32 threads=64,256,512,1024
+12 rms-streamed rows/rms_norm_streamed.py    chunk=512,2048,8192 dtype=float16,float32 threads=64,256,512,1024
+10 activations elementwise/activations.py    block=256,512,1024,2048,4096 threads=64,128,256
+12 residual  elementwise/residual.py         M=64 N=4096 block=256,512,1024,2048,4096 dtype=float16,float32 threads=64,128,256
+14 transpose elementwise/transpose.py        block=32,64,96,128 dtype=float16,float32,int8 threads=64,128,256
+10 dequantise elementwise/dequantise.py      N=64 K=512 block_N=8,16,32,64 block_K=64,128,256
+12 conv1d    elementwise/conv1d.py           width=2,3,4 block_S=8,16,32,64 block_C=32,64,128 threads=64,128,256
+8  rope      elementwise/rope.py             block=4,8,16,32 threads=64,128,256
+10 prefix    scans/prefix_sum.py             rows=4,8,16,32 block=32,64,128 threads=32,64,128
+10 gemv      products/gemv.py                rows=1,2,4,8,16 block_K=128,256,512,1024 threads=64,128,256
+10 int4      products/gemm_int4_weights.py   block_M=32,64,128 block_N=32,64,128 block_K=64 threads=128,256
+10 blocks8   products/gemm_fp8_blocks.py     block_M=32,64,128 block_N=128 threads=128,256
+12 conv2d    products/conv2d.py              N=1 H=32 W=32 F=128 block_M=32,64,128 block_N=32,64,128 block_K=32,64 threads=128,256
+14 projection products/norm_projection.py    N=32 block_M=16,32,64 block_K=64,128,256 threads=64,128,256
+20 mlp       moe/fused_mlp.py                tokens=512 model=64,128 hidden=256 block_m=32,64 block_h=16,32,64 threads=64,128,256
+20 up        moe/experts.py:up_kernel        tokens=512 experts=4 model=256 hidden=256 slots=1024 block_m=16,32,64 block_n=32,64,128 \
+             block_k=32,64 threads=64,128,256
+12 down      moe/experts.py:down_kernel      tokens=512 experts=4 model=256 hidden=256 slots=1024 block_m=16,32,64 block_n=32,64,128 \
+             block_k=32,64 threads=64,128,256
+40 attention attention/forward.py            batch=1 heads=4 kv_heads=2 seq=1024 dim=32,64,80,96,128 causal=0,1 block_m=32,64,128 \
+             block_n=32,64,128 threads=64,128,256
+16 decode    attention/decode.py:decode      heads=16 kv_heads=4 seq=1024 dim=32,64,128 splits=4 block_n=32,64,128 block_h=16,32 threads=64,128
+14 sparse    attention/block_sparse.py       seq=1024 heads=4 dim=32,64,128 block=32,64 threads=64,128
+12 mla       attention/mla_decode.py         batch=2 heads=64 seq=1024 latent=64,128,256 rope=32,64 block_h=16,32,64 block_n=16,32,64 threads=128,256
+24 varlen    attention/varlen.py:varlen_kernel heads=4 kv_heads=2 dim=32,64,96,128 causal=0,1 block_m=32,64,128 block_n=32,64 threads=64,128,256
+24 window    attention/window_sink.py        heads=4 kv_heads=2 seq=1024 dim=32,64,128 window=0,256 block_m=32,64,128 block_n=32,64 threads=64,128,256
+20 gradients attention/backward.py:gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 threads=64,128,256
+16 queries   attention/backward.py:query_gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 threads=64,128,256
+24 chunked   linear_attention/chunked.py     heads=4 seq=1024 dim=32,64,128 chunk=32,64 block_k=32,64 block_v=32,64 threads=64,128,256
+14 delta     linear_attention/gated_delta.py:chunked heads=4 seq=1024 dim_k=32,64,128 dim_v=64 chunk=16,32,64 block_v=16,32,64 threads=64,128,256
+8  recurrent linear_attention/gated_delta.py:recurrent heads=4 seq=256 dim_k=32,64,128 dim_v=64 block_v=8,16,32,64 threads=32,64,128
+14 state     linear_attention/mamba2.py:chunk_state seq=1024 heads=8 groups=1 dim=64 dstate=64 chunk=64,128 block_m=32,64 block_n=32,64 \
+             block_k=32,64 threads=64,128,256
+14 scan      linear_attention/mamba2.py:chunk_scan seq=1024 heads=8 groups=1 dim=64 dstate=64 chunk=64,128 block_m=32,64 block_n=32,64 \
+             block_k=32,64 threads=64,128,256
+24 retention linear_attention/retention.py   heads=4 seq=1024 dim_qk=32,64,128 dim_v=64,128 block_m=32,64 block_n=32,64 block_v=32,64 threads=64,128,256
+"""
+"""The same at the sizes that most people begin with, where registers are plenty and the assembler may trade them for blocks."""
+
+TILES = {
+    "copy": ("", "B[{at}] = x[i, j]"),
+    "gelu": ("", 'B[{at}] = T.cast(T.cast(x[i, j], "float32") * T.sigmoid(1.702 * T.cast(x[i, j], "float32")), "{dtype}")'),
+    "rows": ('T.reduce_max(x, s, dim=1)', "B[{at}] = x[i, j] - s[i]"),
+    "columns": ('T.reduce_sum(x, s, dim=0)', "B[{at}] = x[i, j] * s[j]"),
+    "swapped": ("", "B[bx * {n} + j, by * {m} + i] = x[i, j]"),
+}
+"""What is done with a tile in registers between loading and storing it, as statements and the last element."""
+
+
+def _tiles(rng: random.Random) -> Iterator[tuple[str, Case]]:
+    """Tiles through registers, of 16 to 128 of a thread, whole and with rows that may start anywhere."""
+    every = [
+        x for x in itertools.product(TILES, (1, 2, 4, 8, 16, 32, 64, 128), (32, 64, 100, 128, 256, 512, 1024, 2048), (64, 128, 256, 512),
+                                     ("float16", "float32", "int8"), (False, True))
+        if 16 <= x[1] * x[2] // x[3] <= 128
+    ]  # fmt: skip
+    for what, m, n, threads, dtype, anywhere in rng.sample(every, 120):
+        between, last = TILES[what]
+        size = f"({n},)" if what == "columns" else f"({m},)"
+        at = f"by * {m} + i, bx * {n} + j"
+        shape, back = ("(M, N)", "(N, M)") if anywhere else ("(4096, 4096)", "(4096, 4096)")
+        rows, columns = ("M", "N") if anywhere else ("4096", "4096")
+        back = back if what == "swapped" else shape
+        lines = [
+            "import tilelang.language as T", *(['M, N = T.dynamic("M, N")'] if anywhere else []), "@T.prim_func",
+            f'def tile(A: T.Tensor({shape}, "{dtype}"), B: T.Tensor({back}, "{dtype}")):',
+            f"  with T.Kernel(T.ceildiv({columns}, {n}), T.ceildiv({rows}, {m}), threads={threads}) as (bx, by):",
+            f'    x = T.alloc_fragment(({m}, {n}), "{dtype}")', f"    T.copy(A[by * {m}, bx * {n}], x)",
+            *([f'    s = T.alloc_fragment({size}, "{dtype}")', f"    {between}"] if between else []),
+            f"    for i, j in T.Parallel({m}, {n}):", f"      {last.format(at=at, m=m, n=n, dtype=dtype)}",
+        ]  # fmt: skip
+        name = f"tile {what} {m}x{n} {dtype} t{threads}{' anywhere' if anywhere else ''}"
+        yield name, Case("tile", "\n".join(lines) + "\n", rng.choice(("sm_80", "sm_90a")))
+
+
+def _samples(rng: random.Random, spaces: str) -> Iterator[tuple[str, Case]]:
+    for line in spaces.strip().replace("\\\n", "").splitlines():
         count, name, place, *values = line.split()
         path, _, kernel = place.partition(":")
         space = {k: v.split(",") for k, v in (x.split("=") for x in values)}
@@ -187,4 +272,7 @@ def cases() -> dict[str, Case]:
     for arch, count in (("sm_90a", 80), ("sm_80", 25)):
         out |= {f"{name} {arch}": c for name, c in _attention(rng, arch, count)}
         out |= {f"{name} {arch}": c for name, c in _backward(rng, arch, count // 2)}
-    return out | dict(_samples(rng))
+    out |= dict(_samples(rng, SPACES))
+    plenty = random.Random(20261201)
+    out |= {f"ordinary {name}": c for name, c in _samples(plenty, ORDINARY)}
+    return out | dict(_tiles(plenty))

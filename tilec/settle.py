@@ -1,10 +1,12 @@
 """Chooses among the configurations of bodies that may not fit the registers: by what ptxas says, or by the planner's rules alone.
 
     settle(first, "auto", again) -> the first attempt itself, where the rules vouch for all of its bodies
+                                 -> the one that the rules choose, where they vouch for what each launch is for
                                  -> the one whose bodies are clean, after as many questions as there were complaints
 
 An attempt is the plans and the kernels for a choice of rungs (`plan.ladder`). Every body that complains takes its next rung; one that has
-none left goes back to its best. Bodies that the rules vouch for from the start are not asked about.
+none left goes back to its best. Bodies that the rules vouch for from the start are not asked about, and bodies that stand in for rare
+calls are no reason to ask.
 """
 
 from __future__ import annotations
@@ -72,19 +74,18 @@ class _Search:
         return min(self.costs[key], key=lambda n: (self.costs[key][n], n))
 
 
-def doubtful(plans: Sequence[Plan]) -> bool:
-    """True when ptxas is to be asked about a body."""
-    return any(v.doubtful for v in _bodies(plans))
-
-
 def settle(first: Attempt, mode: str, again: Again) -> Attempt:
     """The attempt to keep, with what was asked and what is left to complain about in its plans."""
     if os.environ.get("TILEC_PTXAS") == "0":
         mode = "never"
-    if not doubtful(first.plans) and mode != "always":
+    if mode != "always" and not any(v.doubtful for v in _bodies(first.plans)):
         return first
     if mode == "never":
         return _by_rules(first, again, "")
+    if mode == "auto" and not any(v.doubtful for v in _first_bodies(first.plans)):
+        ruled = _by_rules(first, again, "")
+        if all(v.strain <= 0 for v in _bodies(ruled.plans)):
+            return ruled
     first = _possible(first, again)
     if any(v.strain > HOPELESS for v in _bodies(first.plans)):
         return _by_rules(first, again, "no configuration makes up for so many")
@@ -97,6 +98,13 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
 
 def _bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
     return (v for p in plans for launch in p.launches for v in launch.variants)
+
+
+def _first_bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
+    """The bodies that launches are for, on each architecture that has its own; those behind them take tensors that start or end anywhere."""
+    for launch in (launch for p in plans for launch in p.launches):
+        yield launch.variants[0]
+        yield from [v for v in launch.variants if not v.arch][: 1 if launch.variants[0].arch else 0]
 
 
 def _possible(first: Attempt, again: Again) -> Attempt:

@@ -69,7 +69,7 @@ def test_rules_go_straight_to_what_they_vouch_for(monkeypatch: pytest.MonkeyPatc
     plans: list[int] = []
     monkeypatch.setattr(driver, "plan_module", lambda *args, real=driver.plan_module: plans.append(1) or real(*args))
     text = (SAMPLES / "attention" / "forward.py").read_text()
-    compiled = compile_text(text, {"batch": 4, "heads": 16, "kv_heads": 16, "seq": 4096, "dim": 128}, "sm_80", ptxas="never")
+    compiled = compile_text(text, {"batch": 4, "heads": 16, "kv_heads": 16, "seq": 4096, "dim": 128, "block_m": 128, "threads": 128}, "sm_80", ptxas="never")
     (body,) = bodies(compiled).values()
     assert body.rung > 3 and body.strain <= 0 and len(plans) == 2
 
@@ -197,14 +197,13 @@ def test_the_cache_is_bounded_and_needs_no_folder(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_rules_vouch_for_every_sample(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only those are asked about that hold many registers and whose blocks nothing numbers: the assembler may want more of these."""
+    """Hardly any is asked about: whose rows are an operand in registers, and Hopper's own way by hand on a machine without it."""
     nvcc = StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 0\ndef registers(name, text): return 24")
     found = {name: compile_text((SAMPLES / f"{name}.py").read_text(), CASES[name].defines, arch, ptxas="auto") for name in CASES}
     every = {name: bodies(x).values() for name, x in found.items()}
-    doubted = {name for name, x in every.items() if any(v.strain > 0 or v.rung for v in x)}
-    assert doubted == {"products/norm_projection"}  # whose rows are an operand in registers: two thirds of all there are
-    asked = {name for name, x in found.items() if "ptxas" in x.seconds}
-    assert asked == doubted | {name for name, x in every.items() if any(v.open for v in x)} and nvcc.calls == len(asked) < len(CASES) // 3
+    assert {name for name, x in every.items() if any(v.strain > 0 for v in x)} == set()
+    asked = {name for name, x in found.items() if any("was asked" in line for p in x.plans for line in p.asked)}
+    assert asked == ({"by_hand/gemm_warp_specialized"} if arch == "sm_80" else set()) and nvcc.calls == len(asked)
 
 
 @pytest.mark.parametrize("m, n", [(64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)])

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.spill_cases import gemm
 from tests.compiling import compile_text
-from tests.ptxas.kit import TIGHT, StandIn, bodies
+from tests.hopper.kernels import Gemm
+from tests.ptxas.kit import TIGHT, StandIn, bodies, codes
 from tilec import ptxas
+from tilec.targets import lookup
 
 SMALL = """
 @T.prim_func
@@ -41,6 +44,25 @@ def test_bodies_that_rules_vouch_for_are_not_read(tmp_path: Path, monkeypatch: p
     assert sorted(seen(tmp_path)) == sorted(doubtful) and {"scaled", "gemm"} <= bodies(compiled).keys() and "scaled" not in doubtful
     compile_text(TIGHT + SMALL.replace("FACTOR", "2.0"), ptxas="always")
     assert "scaled" in seen(tmp_path)
+
+
+def test_bodies_for_rare_calls_are_no_reason_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that stands in for Hopper's own gets the first configuration that rules vouch for."""
+    StandIn(tmp_path, monkeypatch, NOTED)
+    text = Gemm(bm=256, bn=192, stages=2, trans_b=True).source()
+    compiled = compile_text(text, arch="sm_90a", ptxas="auto")
+    general = bodies(compiled)["gemm__general"]
+    assert not seen(tmp_path) and general.rung and general.strain <= 0 and not codes(compiled)
+    assert compiled.cu == compile_text(text, arch="sm_90a", ptxas="never").cu
+    both = compile_text(text, arch="sm_80", also=(lookup("sm_90a"),), ptxas="auto")
+    assert seen(tmp_path) and "gemm__general" in bodies(both), "in a file for both it is what the older one runs"
+
+
+def test_but_they_are_asked_about_where_rules_vouch_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StandIn(tmp_path, monkeypatch, NOTED)
+    compiled = compile_text(gemm("int8", (128, 256, 64), "two", 4, 512), arch="sm_90a", opt_level=3, ptxas="auto")
+    first, *others = bodies(compiled).values()
+    assert first.strain <= 0 < max(v.strain for v in others) and seen(tmp_path) and not codes(compiled)
 
 
 def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,17 @@ from dataclasses import replace
 from math import prod
 
 from tilec.ir.kernel import Launch
-from tilec.plan.by_hand.registers import dealt
+from tilec.plan.by_hand.registers import dealt, fullest
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.ladder import BLOCKS, VOUCHED, Choice, Load, Rung, gives_up, next_rung, rung_of, tight
-from tilec.plan.plan import Variant
+from tilec.plan.loads import loads_together
+from tilec.plan.ladder import BLOCKS, VOUCHED, Choice, Load, Rung, many_products, next_rung, rung_of, tight
+from tilec.plan.plan import Registers, Variant
 from tilec.targets import Target
 
 HAND = "by hand"
+
+BESIDE_LOADS = 8
+"""Registers that addresses take beside loads which are under way together."""
 
 
 def wanted_blocks(rung: Rung, launch: Launch) -> int:
@@ -27,14 +31,19 @@ def wanted_blocks(rung: Rung, launch: Launch) -> int:
 
 
 def known_blocks(v: Variant, threads: int, target: Target, load: Load) -> int:
-    """How many blocks of a body with products run at once because shared memory lets no more, where each thread may have all its
-    registers even so; 1 for one that moves element by element and is there for the rare call; 0 where it is not known. The assembler
-    knows nothing of that memory."""
-    if not load.products:
-        return 0
+    """How many blocks of a body the assembler is told to make room for although the author names no number; 0 for as many as it likes.
+
+    Those that run at once because shared memory, of which it knows nothing, lets no more, where each thread may have all its registers
+    even so. Else, with products: 1 where it is known to spill for more, elements or operands one by one, many products. Without:
+    those that leave room for the loads of a copy that are under way together, where these are most of what it holds."""
     blocks = target.shared_per_sm // (v.shared_bytes + target.shared_reserved)
-    free = blocks > 0 and target.registers_for(threads * blocks) == target.registers_for(threads)
-    return blocks if free else int(load.loose)
+    if blocks > 0 and target.registers_for(threads * blocks) == target.registers_for(threads):
+        return blocks
+    if load.products:
+        return int(load.loose or many_products(load) or (load.late and load.tensors > 0))
+    room = load.need + load.flight + BESIDE_LOADS
+    fit = (n for n in range(target.threads_per_sm // threads, 1, -1) if target.registers_for(threads * n) >= room)
+    return next(fit, 0) if load.flight >= max(VOUCHED.flight, load.need) else 0
 
 
 def with_blocks(v: Variant, load: Load, choice: Choice, wanted: int) -> Variant:
@@ -55,22 +64,26 @@ def one_more(v: Variant, threads: int, registers: int, target: Target) -> int:
 
 
 def left_open(v: Variant, load: Load) -> bool:
-    """True when a body that the rules vouch for may spill all the same, and nothing but a question finds out: it leaves little, or the
-    assembler may give up registers for more blocks."""
-    return not v.hopper and (tight(load) or (not v.least and gives_up(load)))
+    """True when a body that the rules vouch for may spill all the same, and nothing but a question finds out."""
+    return not v.hopper and tight(load)
 
 
 def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice: Choice, target: Target) -> Variant:
     """A body whose author orders the work, with its place on the ladder: ptxas is asked about all that hold many registers. One that
     stands behind Hopper's own may have its products too."""
+    threads = prod(v.threads or launch.threads or ())
     number, rung = rung_of(choice, HAND, v.symbol)
     groups = v.hopper and any(g.kind == "wgmma" for g in products)
-    deals = v.hopper and dealt(launch, prod(v.threads or launch.threads or ()), target) is not launch.body
+    deals = v.hopper and dealt(launch, threads, target) is not launch.body
 
     def effect(x: Rung) -> object:
         kept = x.keeps and v.symbol.endswith("__general")
         return 1 if v.hopper else wanted_blocks(x, launch), x.short, kept, x.deals and deals, x.anew and groups
 
-    load = Load(v.registers, 0, prod(v.threads or ()), tuple((g.op.m, g.op.n) for g in products))
-    below, many = next_rung(HAND, number, effect), v.registers > VOUCHED.teams if products else gives_up(load)
-    return replace(v, ladder=HAND, rung=number, below=below, least=wanted_blocks(rung, launch), open=many)
+    tiles = {b: -(-p.layout.registers * b.dtype.bytes // 4) for b, p in v.placements.items() if isinstance(p, Registers)}
+    held, has = fullest(launch, tiles, target.registers_for(threads))
+    need = v.registers - sum(tiles.values()) + held
+    load = Load(need, has, threads, tuple((g.op.m, g.op.n) for g in products), flight=loads_together(v.body))
+    many = need * 100 > has * VOUCHED.teams if products else tight(load)
+    least = wanted_blocks(rung, launch) or (0 if v.hopper else known_blocks(v, threads, target, load))
+    return replace(v, ladder=HAND, rung=number, below=next_rung(HAND, number, effect), least=least, open=many)

@@ -3,8 +3,8 @@
     LADDERS["product"][1].why -> what depends on the number of a thread waits in registers through the products
     next_rung("product", 0, effect of a rung on a body with one consumer) -> 1
 
-The planner starts at the top. Who has asked ptxas (`tilec.spills`) has it take the next rung for the body that spills; who cannot
-ask takes the first one that the rules here vouch for.
+The planner starts at the top. Where the rules here vouch for the first choice nobody is asked. Otherwise who has asked ptxas
+(`tilec.settle`) has it take the next rung for the body that spills; who cannot ask takes the first one that the rules vouch for.
 """
 
 from __future__ import annotations
@@ -214,18 +214,20 @@ class Vouched:
     how many more with the held tile among them; `statement`: for each statement between the products beyond `statements`. `chain`: those
     that fragments of a chain of products must leave. `plain`, `half`, `narrow`, `groups`: hundredths of the registers that the estimate of
     a portable body may take, if it has no products, products of 16 bits, others, products of warp groups with the loads of a step
-    (`beside_groups`: with element loops beside them, without those loads); `several`: the same with several products, of which not all
-    tiles live at once; `rolled`: the same for all whose steps go one by one (`rolled_beside`: with element loops, `rolled_reading`: that
-    read tensors). `tensors`: how many tensors element loops beside products may read; `reading`: the share where they read any; `loose`:
-    where elements are copied one by one and all loads may be in flight; `wide`: what goes off that for rows of 256 results; `crowd`: what
-    goes off each share with more than `most_threads`, whose registers are so few that addresses tell. `tiles`: registers that a body
-    without products may need before it is asked whether the assembler gives up some for more blocks; `teams`: those of one whose author
-    deals them out. `tight`: hundredths of the registers that products of 16 bits by mma.sync may take before they are asked about as well,
-    whatever the rules say. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as
-    ptxas says, for that block to be worth a question; `few`: the most blocks of which the last one is.
-    `flight`: registers that the loads of a copy take together from which on the assembler may give up some, so that it is asked. `ample`:
-    hundredths of the registers below which it may do so for a body that has one product, loads late and reads tensors. `shelf`: hundredths
-    of the registers that a body may take whose tiles lie in shared memory in part, and which reads them anew; it must leave `free` as well.
+    (`beside_groups`: with element loops beside them, without those loads); `several`: the same with up to `few_products`, of which not
+    all tiles live at once, `many`: with more; `rolled`: the same for all whose steps go one by one (`rolled_beside`: with element loops,
+    `rolled_reading`: that read tensors). `tensors`: how many tensors element loops beside products may read before the loads of a loop
+    count as well, `ahead` registers for them (`ahead_words`: beside operands of 32 bits); `reading`: the share where they read any;
+    `loose`: where elements are copied one by one and all loads may be in flight; `wide`: what goes off that for rows of 256 results;
+    `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell; `one_by_one`: the same
+    without products where elements are loaded one by one.
+    `tiles`: registers that a body without products may need before it is asked about whatever the rules say, `crowded_tiles`: with more
+    than `most_threads`; `teams`: hundredths of those of a warp group in a body whose author parts the threads; `tight`: hundredths that one
+    product of 16 bits by mma.sync may take, `tight_halves`: with sums of 16 bits. `fuller`: hundredths of the registers that one block more
+    would leave which a body without products may take, as ptxas says, for that block to be worth a question; `few`: the most blocks of
+    which the last one is. `flight`: registers that the loads of a copy take together from which on the assembler is told how many blocks are
+    to fit, as it may give up some. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in part, and
+    which reads them anew; it must leave `free` as well.
     """
 
     stores: int = 192
@@ -244,23 +246,29 @@ class Vouched:
     narrow: int = 60
     groups: int = 85
     beside_groups: int = 70
-    several: int = 90
+    several: int = 100
+    few_products: int = 3
+    many: int = 90
     rolled: int = 105
     rolled_beside: int = 104
     rolled_reading: int = 85
     tensors: int = 1
+    ahead: int = 48
+    ahead_words: int = 100
     reading: int = 90
     loose: int = 60
     wide: int = 5
     crowd: int = 20
+    one_by_one: int = 40
     most_threads: int = 256
-    tiles: int = 48
-    teams: int = 160
-    tight: int = 80
+    tiles: int = 140
+    crowded_tiles: int = 50
+    teams: int = 75
+    tight: int = 90
+    tight_halves: int = 80
     fuller: int = 120
     few: int = 4
     flight: int = 32
-    ample: int = 66
     shelf: int = 65
     free: int = 32
 
@@ -270,19 +278,25 @@ VOUCHED = Vouched()
 KNOWN_PRODUCTS = frozenset({(128, 256, 16)})
 """Products of Hopper's own that fit beside element loops that read one tensor: rows, columns, bits of what is stored."""
 
-KNOWN = frozenset(
-    {
-        (((128, 128), (128, 128)), 256),
-        (((64, 128), (64, 128)), 128),
-        (((192, 128), (192, 64)), 384),
-    }
-)
-"""Portable bodies with 16-bit products that fit, whatever the estimate says: their accumulators, and threads."""
+Accumulators = tuple[tuple[int, int], ...]
 
-KNOWN_LATE = frozenset({*KNOWN, (((128, 64), (128, 256)), 256)})
+KNOWN: Mapping[tuple[Accumulators, int], int] = {
+    (((128, 128), (128, 128)), 256): 278,
+    (((64, 128), (64, 128)), 128): 278,
+    (((192, 128), (192, 64)), 384): 230,
+}
+"""Portable bodies with 16-bit products that fit although the estimate is beyond the rules: their accumulators and threads, and the
+estimate up to which they are known to."""
+
+KNOWN_LATE: Mapping[tuple[Accumulators, int], int] = {**KNOWN, (((128, 64), (128, 256)), 256): 358}
 """The same for bodies that load late."""
 
-KNOWN_NARROW = frozenset({(((128, 256),), 256), (((256, 128),), 256)})
+KNOWN_NARROW: Mapping[tuple[Accumulators, int], int] = {
+    (((128, 256),), 256): 228,
+    (((256, 128),), 256): 228,
+    (((64, 128),), 128): 180,
+    (((32, 32),), 128): 256,
+}
 """The same for products of other elements."""
 
 
@@ -327,12 +341,13 @@ class Load:
     """What is known of a portable body before it is written: the registers that a thread is expected to need, and has; the shapes of
     its accumulators; how wide what it multiplies is; how many tensors its element loops read, and how many loops there are; whether it
     loads late; whether it copies element by element, round after round in flight, or from padded rows in the workspace; whether warp
-    groups do its products; what the loads of its largest copy take together, or those of a step around products."""
+    groups do its products; what the loads of its largest copy take together, or those of a step around products; whether sums are of 16
+    bits; whether an operand of each product waits in registers."""
 
     need: int
     there: int
     threads: int
-    products: tuple[tuple[int, int], ...] = ()
+    products: Accumulators = ()
     bits: frozenset[int] = frozenset()
     tensors: int = 0
     loops: int = 0
@@ -341,11 +356,18 @@ class Load:
     strewn: bool = False
     groups: bool = False
     flight: int = 0
+    halves: bool = False
+    in_place: bool = False
 
     @property
     def narrow(self) -> bool:
         """True when any of what it multiplies is not 16 bits wide."""
         return bool(self.bits - {16})
+
+    @property
+    def crowded(self) -> bool:
+        """True for more threads than have all registers each."""
+        return self.threads > VOUCHED.most_threads
 
 
 def shelf_room(there: int, threads: int) -> int:
@@ -357,34 +379,40 @@ def shelf_room(there: int, threads: int) -> int:
 def portable_strain(x: Load, rung: Rung) -> int:
     """The same for a portable body."""
     if not x.products:
-        return x.need - x.there * VOUCHED.plain // 100
+        return x.need - x.there * (VOUCHED.plain - (VOUCHED.one_by_one if x.late and x.crowded else 0)) // 100
     if x.groups:
         alone = x.need - x.there * (VOUCHED.beside_groups if x.loops else VOUCHED.groups) // 100
         return max(alone, x.need + x.flight - x.there * VOUCHED.groups // 100)
-    heavy = 32 in x.bits and x.loops and not x.late  # loads of element loops among those of operands of 32 bits
-    if not heavy and (x.products, x.threads) in (KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN):
+    heavy = 32 in x.bits and x.loops and not (x.late or x.in_place)  # loads of element loops among those of operands of 32 bits
+    known = KNOWN_NARROW if x.narrow else KNOWN_LATE if x.late else KNOWN
+    if not heavy and x.need <= known.get((x.products, x.threads), 0):
         return 0
     one_by_one = VOUCHED.rolled_reading if x.tensors else VOUCHED.rolled_beside if x.loops else VOUCHED.rolled
     share = one_by_one if rung.rolled else VOUCHED.narrow if x.narrow else VOUCHED.half
-    share = share if len(x.products) == 1 else min(share, VOUCHED.several)
+    if len(x.products) > 1:
+        share = min(share, VOUCHED.many if many_products(x) else VOUCHED.several)
     share = min(share, VOUCHED.reading) if x.tensors and not rung.short else share
     loose = VOUCHED.loose - (VOUCHED.wide if any(n >= 256 for _, n in x.products) else 0)
     share = min(share, loose) if x.loose else share
-    share -= VOUCHED.crowd if x.threads > VOUCHED.most_threads else 0
+    share -= VOUCHED.crowd if x.crowded else 0
     strain = x.need - x.there * share // 100
-    moved = x.tensors > VOUCHED.tensors or (x.narrow and x.loops)  # to the front, all that element loops load
+    if (x.tensors > VOUCHED.tensors or (x.narrow and x.loops)) and not rung.short:  # to the front, all that element loops load
+        ahead = VOUCHED.ahead_words if 32 in x.bits else VOUCHED.ahead
+        strain = max(strain, 1 if x.crowded else x.need + ahead - x.there * VOUCHED.reading // 100)
     waits = x.strewn and 32 in x.bits  # the address of each of many copies
-    return max(1, strain) if waits or (moved and not rung.short) else strain
+    return max(1, strain) if waits else strain
 
 
-def gives_up(x: Load) -> bool:
-    """True for a body of which the assembler, told of no number of blocks, may give up registers and spill a few so that more fit: no
-    estimate shows it, so it is worth a question, but no other configuration without one."""
-    if not x.products:
-        return x.need > VOUCHED.tiles or x.flight >= VOUCHED.flight
-    return len(x.products) > 1 or (x.late and x.tensors > 0 and x.need * 100 <= x.there * VOUCHED.ample)
+def many_products(x: Load) -> bool:
+    """True for so many products that the assembler, told of no number of blocks, may spill registers so that more fit."""
+    return len(x.products) > VOUCHED.few_products
 
 
 def tight(x: Load) -> bool:
-    """True for products of 16 bits by mma.sync that leave so little that a question is worth its second."""
-    return bool(x.products) and not (x.late or x.groups or x.narrow) and x.need * 100 > x.there * VOUCHED.tight
+    """True for a body that leaves so little, or of which the assembler may give up so much for more blocks, that a question is worth its
+    second although the rules vouch for it."""
+    if not x.products:
+        return x.need > (VOUCHED.crowded_tiles if x.crowded else VOUCHED.tiles)
+    if len(x.products) > 1 or x.late or x.groups or x.narrow:
+        return False
+    return x.need * 100 > x.there * (VOUCHED.tight_halves if x.halves else VOUCHED.tight)

@@ -552,9 +552,10 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     read = sum(b.scope is Scope.GLOBAL for s in loops for b in touched([s])[0])
     shapes, bits = tuple((g.op.m, g.op.n) for g in products), frozenset(g.op.a_dtype.bits for g in products)
     strewn = loose and any(b.workspace for b in touched([launch.body])[0])
+    halves = any(g.op.c_dtype.bits == 16 for g in products)
     groups, flight = in_groups(room.legal.gemms), loads_of_a_step(v.body) if products else loads_together(v.body)
     need = v.registers + (beside_results(products) if read else 0)
-    load = Load(need, room_for(rung), now, shapes, bits, read, len(loops), late, loose and not late, strewn, groups, flight)
+    load = Load(need, room_for(rung), now, shapes, bits, read, len(loops), late, loose and not late, strewn, groups, flight, halves, in_place)
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)

@@ -1,4 +1,5 @@
-"""Registers that an author has dealt out to the warp groups of a block, dealt anew where ptxas shows that some of them do with too few.
+"""Registers of the warp groups of a block that an author parts: what the fullest of them holds of its own, and other numbers for all of
+them where ptxas shows that some do with too few.
 
     32 / 128 / 160 / 128 of 512  ->  32 / 144 / 176 / 144: 64 were left over
     24 / 160 / 160 / 168 of 512  ->  48 / 152 / 152 / 160: who takes gives a little to who gave
@@ -6,12 +7,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tilec.analysis.teams import Teams, walk_teams
+from tilec.analysis.teams import Team, Teams, walk_teams
+from tilec.ir.expr import Buffer
 from tilec.ir.kernel import Launch
-from tilec.ir.tile import Control, Stmt
-from tilec.ir.visit import map_stmt
+from tilec.ir.tile import Alloc, Control, Stmt
+from tilec.ir.visit import buffers_of, map_stmt, storage
 from tilec.targets import Target
 
 STEP = 8
@@ -19,6 +22,22 @@ STEP = 8
 MOST = 240
 """The most that are dealt to a thread here; authors may ask for more."""
 GROUP = 128
+
+
+def fullest(launch: Launch, tiles: Mapping[Buffer, int], there: int) -> tuple[int, int]:
+    """What the tiles of the warp group take that has the least left of those with tiles, and what a thread of it has: `tiles` are registers
+    a thread, `there` those of a group that neither takes nor gives any."""
+    teams = Teams.of(launch)
+    holds: dict[Team, set[Buffer]] = {}
+    has: dict[Team, int] = {}
+    for s, team in walk_teams(launch.body, teams, teams.block):
+        if isinstance(s, Control) and s.kind.startswith("registers_"):
+            has[team] = s.value
+        if not isinstance(s, Alloc):
+            holds.setdefault(team, set()).update(b for b in map(storage, buffers_of(s)) if b in tiles)
+    shared = holds.pop(teams.block, set())
+    found = [(sum(tiles[b] for b in own | shared), has.get(team, there)) for team, own in holds.items() if own]
+    return max(found, key=lambda x: x[0] - x[1], default=(sum(tiles[b] for b in shared), there))
 
 
 def dealt(launch: Launch, threads: int, target: Target) -> Stmt:

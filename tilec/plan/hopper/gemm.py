@@ -187,10 +187,11 @@ def plan_lines(r: Request) -> Variant | str:
         return _parts_of(x, found), x.anew and bool(found.epilogue), x.lag and consumers == 2, x.take, x.portable
 
     computes = any(isinstance(x, Store) and x.buffer.scope is Scope.FRAGMENT for s in found.epilogue for x in walk_stmt(s))
-    tight = computes and all(o.tile.dtype.bits == 8 for o in operands)
+    bytewise = computes and all(o.tile.dtype.bits == 8 for o in operands)
     read, written = (sum(b.scope is Scope.GLOBAL for b in side) for side in touched(found.epilogue))
     strain = lines_strain(out.strain, read, written, builder.registers()[1])
-    out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), open=tight, strain=strain)
+    strain = max(1, strain) if bytewise and not any(rung.take) else strain  # who brings bytes is given more than it can do with
+    out = replace(out, ladder="lines", rung=number, below=next_rung("lines", number, effect), strain=strain)
     return replace(out, remarks=(*remarks, *out.remarks))
 
 
