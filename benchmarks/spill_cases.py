@@ -119,7 +119,8 @@ def _backward(rng: random.Random, arch: str, count: int) -> Iterator[tuple[str, 
 
 SPACES = """
 24 chunked   linear_attention/chunked.py     heads=8 seq=4096 dim=128,256 chunk=32,64,128 block_k=64,128 block_v=32,64,128 threads=128,256
-12 delta     linear_attention/gated_delta.py:chunked  heads=8 seq=4096 dim_k=64,128 dim_v=128 chunk=32,64 block_v=32,64,128 threads=128,256
+12 delta     linear_attention/gated_delta.py:chunked  heads=8 seq=4096 dim_k=64,128 dim_v=128 chunk=32,64 block_v=32,64,128 \
+             threads=128,256
 16 state     linear_attention/mamba2.py:chunk_state   seq=4096 heads=64 groups=1 dim=64,128 dstate=128 chunk=256 block_m=64,128 \
              block_n=64,128 block_k=32,64,128 threads=128,256
 16 scan      linear_attention/mamba2.py:chunk_scan    seq=4096 heads=64 groups=1 dim=64,128 dstate=64,128 chunk=256 block_m=64,128 \
@@ -136,7 +137,8 @@ SPACES = """
              threads=128,256
 8  sparse    attention/block_sparse.py       seq=4096 heads=8 dim=64,128,256 block=64,128 threads=128,256
 6  decode    attention/decode.py             heads=32 kv_heads=8 seq=8192 dim=128,256 splits=8 block_n=64,128 block_h=16,64 threads=128
-16 gradients attention/backward.py:gradients batch=1 heads=8 seq=4096 dim=64,128 causal=0,1 block_m=32,64,128 block_n=64,128 threads=128,256
+16 gradients attention/backward.py:gradients batch=1 heads=8 seq=4096 dim=64,128 causal=0,1 block_m=32,64,128 block_n=64,128 \
+             threads=128,256
 14 softmax   rows/softmax.py                 N=4096,16384,32768,65536 dtype=float16,float32 threads=256,512,1024
 14 rms       rows/rms_norm.py                N=8192,16384,32768,65536 blk_m=1,2 dtype=bfloat16,float32 threads=256,512,1024
 8  softmax-long rows/softmax_long.py         held=16384,32768 dtype=float16,float32 threads=256,512,1024
@@ -149,7 +151,8 @@ SPACES = """
 ORDINARY = """
 20 softmax   rows/softmax.py                 N=512,1000,1024,2048,4096,8192,16384 dtype=float16,float32,bfloat16 threads=64,128,256,512
 14 online    rows/online_softmax.py          block_M=1,2,4,8 block_N=256,512,1024,2048 threads=64,128,256
-20 rms       rows/rms_norm.py                N=512,1024,3000,4096,8192,16384 blk_m=1,2,4 dtype=float16,bfloat16,float32 threads=64,128,256,512
+20 rms       rows/rms_norm.py                N=512,1024,3000,4096,8192,16384 blk_m=1,2,4 dtype=float16,bfloat16,float32 \
+             threads=64,128,256,512
 20 layer     rows/layer_norm.py              M=64 N=512,1024,3000,4096,8192,16384 rows=1,2,4 dtype=float16,float32 threads=64,128,256,512
 10 entropy   rows/cross_entropy.py           chunk=512,1024,2048,4096,8192 threads=64,128,256,512
 14 sums      rows/row_column_sum.py          block_M=16,32,64,128 block_N=64,128,256 threads=64,128,256
@@ -177,21 +180,29 @@ ORDINARY = """
              block_k=32,64 threads=64,128,256
 40 attention attention/forward.py            batch=1 heads=4 kv_heads=2 seq=1024 dim=32,64,80,96,128 causal=0,1 block_m=32,64,128 \
              block_n=32,64,128 threads=64,128,256
-16 decode    attention/decode.py:decode      heads=16 kv_heads=4 seq=1024 dim=32,64,128 splits=4 block_n=32,64,128 block_h=16,32 threads=64,128
+16 decode    attention/decode.py:decode      heads=16 kv_heads=4 seq=1024 dim=32,64,128 splits=4 block_n=32,64,128 block_h=16,32 \
+             threads=64,128
 14 sparse    attention/block_sparse.py       seq=1024 heads=4 dim=32,64,128 block=32,64 threads=64,128
-12 mla       attention/mla_decode.py         batch=2 heads=64 seq=1024 latent=64,128,256 rope=32,64 block_h=16,32,64 block_n=16,32,64 threads=128,256
-24 varlen    attention/varlen.py:varlen_kernel heads=4 kv_heads=2 dim=32,64,96,128 causal=0,1 block_m=32,64,128 block_n=32,64 threads=64,128,256
-24 window    attention/window_sink.py        heads=4 kv_heads=2 seq=1024 dim=32,64,128 window=0,256 block_m=32,64,128 block_n=32,64 threads=64,128,256
-20 gradients attention/backward.py:gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 threads=64,128,256
-16 queries   attention/backward.py:query_gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 threads=64,128,256
+12 mla       attention/mla_decode.py         batch=2 heads=64 seq=1024 latent=64,128,256 rope=32,64 block_h=16,32,64 block_n=16,32,64 \
+             threads=128,256
+24 varlen    attention/varlen.py:varlen_kernel heads=4 kv_heads=2 dim=32,64,96,128 causal=0,1 block_m=32,64,128 block_n=32,64 \
+             threads=64,128,256
+24 window    attention/window_sink.py        heads=4 kv_heads=2 seq=1024 dim=32,64,128 window=0,256 block_m=32,64,128 block_n=32,64 \
+             threads=64,128,256
+20 gradients attention/backward.py:gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 \
+             threads=64,128,256
+16 queries   attention/backward.py:query_gradients batch=1 heads=4 seq=1024 dim=32,64,128 causal=0,1 block_m=32,64 block_n=32,64 \
+             threads=64,128,256
 24 chunked   linear_attention/chunked.py     heads=4 seq=1024 dim=32,64,128 chunk=32,64 block_k=32,64 block_v=32,64 threads=64,128,256
-14 delta     linear_attention/gated_delta.py:chunked heads=4 seq=1024 dim_k=32,64,128 dim_v=64 chunk=16,32,64 block_v=16,32,64 threads=64,128,256
+14 delta     linear_attention/gated_delta.py:chunked heads=4 seq=1024 dim_k=32,64,128 dim_v=64 chunk=16,32,64 block_v=16,32,64 \
+             threads=64,128,256
 8  recurrent linear_attention/gated_delta.py:recurrent heads=4 seq=256 dim_k=32,64,128 dim_v=64 block_v=8,16,32,64 threads=32,64,128
 14 state     linear_attention/mamba2.py:chunk_state seq=1024 heads=8 groups=1 dim=64 dstate=64 chunk=64,128 block_m=32,64 block_n=32,64 \
              block_k=32,64 threads=64,128,256
 14 scan      linear_attention/mamba2.py:chunk_scan seq=1024 heads=8 groups=1 dim=64 dstate=64 chunk=64,128 block_m=32,64 block_n=32,64 \
              block_k=32,64 threads=64,128,256
-24 retention linear_attention/retention.py   heads=4 seq=1024 dim_qk=32,64,128 dim_v=64,128 block_m=32,64 block_n=32,64 block_v=32,64 threads=64,128,256
+24 retention linear_attention/retention.py   heads=4 seq=1024 dim_qk=32,64,128 dim_v=64,128 block_m=32,64 block_n=32,64 block_v=32,64 \
+             threads=64,128,256
 """
 """The same at the sizes that most people begin with, where registers are plenty and the assembler may trade them for blocks."""
 

@@ -5,8 +5,9 @@
                                  -> the one whose bodies are clean, after as many questions as there were complaints
 
 An attempt is the plans and the kernels for a choice of rungs (`plan.ladder`). Every body that complains takes its next rung; one that has
-none left goes back to its best. Bodies that the rules vouch for from the start are not asked about, and bodies that stand in for rare
-calls are no reason to ask.
+none left goes back to its best. Bodies that the rules vouch for from the start are not asked about. Those that stand in for rare calls
+begin with the first rung that the rules vouch for, and are asked about where there is none, or where the rules do not vouch for the body
+that they share threads with.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ MODES = ("auto", "always", "never")
 MOST_ATTEMPTS = 32
 HOPELESS = 512
 """Registers a thread beyond what is known to fit for which no configuration makes up: nvcc takes minutes over such a body."""
+
+STANDS_IN = "__general"
+"""What the symbol of a body ends with that takes the calls for which no other is made."""
 
 NEARLY_ALL = 75
 """Hundredths of all registers above which the tiles are what is too large."""
@@ -82,10 +86,10 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
         return first
     if mode == "never":
         return _by_rules(first, again, "")
-    if mode == "auto" and not any(v.doubtful for v in _first_bodies(first.plans)):
-        ruled = _by_rules(first, again, "")
-        if all(v.strain <= 0 for v in _bodies(ruled.plans)):
-            return ruled
+    if mode == "auto":
+        first = _vouched(first, again, dict(_stand_ins(first.plans)))
+        if not any(_worth_asking(first.plans)):
+            return _ruled(first, "")
     first = _possible(first, again)
     if any(v.strain > HOPELESS for v in _bodies(first.plans)):
         return _by_rules(first, again, "no configuration makes up for so many")
@@ -100,11 +104,27 @@ def _bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
     return (v for p in plans for launch in p.launches for v in launch.variants)
 
 
-def _first_bodies(plans: Sequence[Plan]) -> Iterator[Variant]:
-    """The bodies that launches are for, on each architecture that has its own; those behind them take tensors that start or end anywhere."""
+def _main(launch: LaunchPlan) -> dict[str, Variant]:
+    """The bodies that a launch is for, by symbol; the one behind them takes tensors that lie anywhere."""
+    found = {v.symbol: v for v in launch.variants}
+    return {s: v for s, v in found.items() if not s.endswith(STANDS_IN)} or found
+
+
+def _stand_ins(plans: Sequence[Plan]) -> Iterator[tuple[str, bool]]:
+    """The symbols of bodies behind those, for which the rules may choose, and whether they may choose other threads too."""
     for launch in (launch for p in plans for launch in p.launches):
-        yield launch.variants[0]
-        yield from [v for v in launch.variants if not v.arch][: 1 if launch.variants[0].arch else 0]
+        main = _main(launch)
+        for v in (v for v in launch.variants if v.symbol not in main):
+            beside = [m for m in main.values() if m.ladder == v.ladder]
+            if not any(m.doubtful for m in beside):
+                yield v.symbol, not beside
+
+
+def _worth_asking(plans: Sequence[Plan]) -> Iterator[Variant]:
+    """The bodies that may spill, and those in doubt that a launch is for."""
+    for launch in (launch for p in plans for launch in p.launches):
+        main = _main(launch)
+        yield from (v for v in launch.variants if v.strain > 0 or (v.open and v.symbol in main))
 
 
 def _possible(first: Attempt, again: Again) -> Attempt:
@@ -125,14 +145,15 @@ def _possible(first: Attempt, again: Again) -> Attempt:
 
 @record
 class _Asking:
-    """How further attempts are made, and whether `all` bodies are asked about or those that the rules do not vouch for."""
+    """How further attempts are made, and whether `all` bodies are asked about or those that are worth it."""
 
     again: Again
     all: bool
 
     def of(self, attempt: Attempt, symbols: Collection[str] = ()) -> ptxas.Report | ptxas.Silence:
         """What ptxas says of the bodies of an attempt, of `symbols` in any case."""
-        bodies = ((p, v) for p in attempt.plans for v in _bodies([p]) if self.all or v.doubtful or v.symbol in symbols)
+        chosen = {v.symbol for v in _worth_asking(attempt.plans)} | set(symbols)
+        bodies = ((p, v) for p in attempt.plans for v in _bodies([p]) if self.all or v.symbol in chosen)
         wanted = {v.symbol: (v, self._archs(p, v)) for p, v in bodies}
         answer = ptxas.ask(lambda symbols: attempt.written().about(symbols), {s: archs for s, (_, archs) in wanted.items()})
         if isinstance(answer, ptxas.Silence):
@@ -241,7 +262,7 @@ def _below(now: Attempt, bad: Sequence[Variant]) -> dict[str, int]:
 
 def _reclaim(v: Variant, choice: dict[Key, int], search: _Search) -> None:
     """A portable body that spills, whatever is tried, gives way to Hopper's own that it stands in for, at its best."""
-    symbol = v.symbol.removesuffix("__general")
+    symbol = v.symbol.removesuffix(STANDS_IN)
     for key in [k for k, n in choice.items() if v.ladder == "portable" and k[1] == symbol and LADDERS[k[0]][n].portable]:
         search.done.add(key)
         choice[key] = search.best(key)
@@ -316,16 +337,22 @@ def _recalled(first: Attempt, version: str, asking: _Asking) -> Attempt | None:
 
 
 def _by_rules(first: Attempt, again: Again, reason: str) -> Attempt:
-    """The first rung of every body that the rules vouch for; where they vouch for none, the one that is least beyond them."""
+    """The attempt of which the rules vouch for all bodies, as far as there is one, with what they say of it."""
+    return _ruled(_vouched(first, again, {v.symbol: True for v in _bodies(first.plans)}), reason)
+
+
+def _vouched(first: Attempt, again: Again, symbols: Mapping[str, bool]) -> Attempt:
+    """The first rung that the rules vouch for of each of these bodies, one with other threads only where True; where they vouch for none,
+    the one that is least beyond them."""
     search, now = _Search(), first
     for _ in range(MOST_ATTEMPTS):
         choice = dict(now.choice)
-        for v in _bodies(now.plans):
+        for v in (v for v in _bodies(now.plans) if v.symbol in symbols):
             key = (v.ladder, v.symbol)
             search.note(v, max(0, v.strain), "")
             if v.strain <= 0 or key in search.done:
                 continue
-            if v.below and not LADDERS[v.ladder][v.below].portable:
+            if v.below and not LADDERS[v.ladder][v.below].portable and (symbols[v.symbol] or not _regroups(v)):
                 choice[key] = v.sure or v.below
             else:
                 search.done.add(key)
@@ -334,7 +361,13 @@ def _by_rules(first: Attempt, again: Again, reason: str) -> Attempt:
         if choice == now.choice:
             break
         now = again(choice)
-    return _ruled(now, reason)
+    return now
+
+
+def _regroups(v: Variant) -> bool:
+    """True where the next rung changes the threads of a body, or its blocks, which are those of other bodies as well."""
+    rung = LADDERS[v.ladder][v.sure or v.below]
+    return bool(rung.threads) or rung.cut != v.configuration.cut
 
 
 def _ruled(now: Attempt, reason: str) -> Attempt:

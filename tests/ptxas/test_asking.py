@@ -49,7 +49,7 @@ def test_the_second_time_nobody_is_asked_and_the_outcome_is_the_same(tmp_path: P
 def test_only_the_body_that_complains_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = Gemm(bm=256, bn=192, trans_b=True, epilogue="bias").source()
     StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 4 if name == 'gemm' and 'grid_exists' not in text else 0")
-    assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "loads of results in parts"}
+    assert rungs(compile_text(text, arch="sm_90a")) == {"gemm": "loads of results in parts", "gemm__general": "half blocks"}  # by rules
 
 
 def test_bodies_of_one_launch_that_complain_go_down_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

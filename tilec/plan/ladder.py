@@ -225,9 +225,9 @@ class Vouched:
     than `most_threads`; `teams`: hundredths of those of a warp group in a body whose author parts the threads; `tight`: hundredths that one
     product of 16 bits by mma.sync may take, `tight_halves`: with sums of 16 bits. `fuller`: hundredths of the registers that one block more
     would leave which a body without products may take, as ptxas says, for that block to be worth a question; `few`: the most blocks of
-    which the last one is. `flight`: registers that the loads of a copy take together from which on the assembler is told how many blocks are
-    to fit, as it may give up some. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in part, and
-    which reads them anew; it must leave `free` as well.
+    which the last one is. `flight`: registers that the loads of a copy take together from which on the assembler, which may give up some,
+    is told how many blocks are to fit. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in part,
+    and which reads them anew; it must leave `free` as well.
     """
 
     stores: int = 192

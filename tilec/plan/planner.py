@@ -555,7 +555,9 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     halves = any(g.op.c_dtype.bits == 16 for g in products)
     groups, flight = in_groups(room.legal.gemms), loads_of_a_step(v.body) if products else loads_together(v.body)
     need = v.registers + (beside_results(products) if read else 0)
-    load = Load(need, room_for(rung), now, shapes, bits, read, len(loops), late, loose and not late, strewn, groups, flight, halves, in_place)
+    load = Load(
+        need, room_for(rung), now, shapes, bits, read, len(loops), late, loose and not late, strewn, groups, flight, halves, in_place
+    )
     strain = portable_strain(load, rung)
     cuts = {1} | {n for n in PARTS if (strain > 0 or number) and _cut(room, n) is not None}
     known = known_blocks(v, now, room.target, load)
