@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:  # a process of its own, which looks through all of them once more when it ends: 10 % of its time
         atexit.register(gc.freeze)
     try:
-        code = _command(args)
+        code = _command(args, alone=argv is None)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -65,7 +65,8 @@ def _folder_exists() -> bool:
         return False
 
 
-def _command(args: list[str]) -> int:
+def _command(args: list[str], alone: bool) -> int:
+    """Runs a command; `alone`, without anything else in this process."""
     if args in (["--version"], ["-V"]):
         from tilec.version import __version__
 
@@ -74,9 +75,12 @@ def _command(args: list[str]) -> int:
     if args in (["--make-include"], ["--cmake-dir"]):
         print(shipped(args[0]))
         return OK
+    from tilec import aside
+
+    reader = aside.begin() if alone and args and args[0] in aside.COMMANDS else None
     from tilec import cli
 
-    return cli.run(args)
+    return cli.run(args, reader)
 
 
 def shipped(option: str) -> str:

@@ -8,25 +8,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from tilec.version import __version__
 from tilec.diagnostics import CompileError, Diagnostic, Severity, Span
-from tilec.options import OptionError
+from tilec.options import MAX_BYTES, OptionError
 
 if TYPE_CHECKING:
+    from tilec.aside import Reader
     from tilec.driver import Compiled, Options
     from tilec.runtime.request import RunRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def run(args: Sequence[str]) -> int:
-    """Runs the command line; the result is the exit code. Faults of tilec itself are raised."""
+def run(args: Sequence[str], reader: Reader | None = None) -> int:
+    """Runs the command line; the result is the exit code. Faults of tilec itself are raised. `reader` is a process that reads the file."""
     try:
-        result = main.main(list(args), prog_name="tilec", standalone_mode=False)
+        result = main.main(list(args), prog_name="tilec", standalone_mode=False, obj=reader)
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.Abort:
@@ -148,8 +149,6 @@ class _Session:
         )  # fmt: skip
 
     def _read(self) -> bytes:
-        from tilec.frontend.source import MAX_BYTES
-
         if self.file == "-":
             if sys.stdin is None:
                 raise click.ClickException("cannot read standard input: it is closed")
@@ -169,7 +168,8 @@ class _Session:
         from tilec.driver import as_errors, compile_source
 
         try:
-            compiled = compile_source(options)
+            reader = cast("Reader | None", click.get_current_context().obj)
+            compiled = compile_source(options, reader.read if reader else None)
             shown = [d for d in compiled.diagnostics if not (self.werror and d.severity is Severity.WARNING)]
             self.tell([] if silent else shown)
             if self.werror and (fault := as_errors(compiled.diagnostics)):

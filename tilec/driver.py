@@ -88,27 +88,43 @@ class _Clock:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
-def compile_source(options: Options) -> Compiled:
-    """Reads, plans and emits. Raises CompileError for faults of the input, InternalFault for faults of tilec.
+Reading = Callable[[Options], "Module | None"]
+"""Another way to read the file than in this process; None where it fails for no fault of the file."""
 
-    Passes follow the nesting of expressions: the interpreter's recursion limit is raised for the time of the call.
-    """
+
+def compile_source(options: Options, reading: Reading | None = None) -> Compiled:
+    """Reads, plans and emits. Raises CompileError for faults of the input, InternalFault for faults of tilec."""
+    with _deep(options.path):
+        return _compile(options, reading)
+
+
+def read_source(options: Options) -> Module:
+    """The Tile IR of the kernels that `options` ask for, as `compile_source` reads it. Raises the same."""
+    with _deep(options.path):
+        return read(options, _Clock().during)
+
+
+@contextmanager
+def _deep(path: str) -> Iterator[None]:
+    """Passes follow the nesting of expressions: the interpreter's recursion limit is raised while they run."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, STACK_DEPTH))
     try:
-        return _compile(options)
+        yield
     except InternalFault as fault:
         if not isinstance(fault.cause, RecursionError):
             raise
-        place = Span(options.path, 1, 1, 1, 1)
+        place = Span(path, 1, 1, 1, 1)
         raise error("TL0110", "this program is nested too deeply", place, help="split long expressions") from None
     finally:
         sys.setrecursionlimit(limit)
 
 
-def _compile(options: Options) -> Compiled:
+def _compile(options: Options, reading: Reading | None) -> Compiled:
     clock = _Clock()
-    module = read(options, clock.during)
+    with clock.during("frontend", f"{options.path}:1:1"):
+        found = reading(options) if reading else None
+    module = found or read(options, clock.during)
     plans = plan_module(module, options, clock.during)
     if options.ptxas != "always" and not any(v.doubtful for p in plans for launch in p.launches for v in launch.variants):
         return Compiled(module, plans, emit_module(plans, options, clock.during), _told(module, plans), clock.seconds)

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from tilec import templates_dir
 
+_NOT_COMPILING = ("emulator", "reference", "runtime")
+"""Rooms that run kernels."""
+
 
 def write_all(texts: Mapping[str, str]) -> None:
     """Writes every file under a temporary name first and renames them all once each is complete. OSError, which names the file,
@@ -98,10 +101,11 @@ def quoted(name: str) -> str:
 
 
 def own_files() -> list[str]:
-    """The files of tilec itself that decide an output: the modules loaded so far, and the templates."""
-    modules = (getattr(m, "__file__", None) for n, m in list(sys.modules.items()) if n.partition(".")[0] == "tilec")
-    templates = (str(f) for f in templates_dir.path().rglob("*") if f.suffix in (".jinja", ".cuh"))
-    return sorted({*filter(None, modules), *templates})
+    """The files of tilec itself that decide an output: the modules that a compilation may load, in whatever process, and the templates."""
+    here = Path(__file__).parent
+    modules = (f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in _NOT_COMPILING)
+    templates = (f for f in templates_dir.path().rglob("*") if f.suffix in (".jinja", ".cuh"))
+    return sorted(map(str, {*modules, *templates}))
 
 
 def cache_dir() -> Path:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tilec.targets import Target
 
 LONGEST = 10_000
+MAX_BYTES = 4 << 20
+"""The largest file of kernels that is read."""
 TUNED = "tilec-tuned"
 """The key that marks a table of `tilec tune`, of which `-D @FILE` takes the best candidate."""
 _WORD = re.compile(r"[^\W\d][\w.]*\Z")

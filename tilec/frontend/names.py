@@ -257,13 +257,21 @@ def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(name for name in kind.__dataclass_fields__ if not name.startswith(blank))
 
 
+@cache
+def _is_code(kind: type) -> bool:
+    """True for kinds of nodes: asked of each kind once, as the base class of all of them is slow to tell."""
+    return issubclass(kind, cst.CSTNode)
+
+
 def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes directly below a node, in order; much quicker than libcst's own, which goes through its visitors."""
     for name in _parts(type(node)):
         part = getattr(node, name)
         if isinstance(part, (tuple, list)):
-            yield from (p for p in part if isinstance(p, cst.CSTNode))
-        elif isinstance(part, cst.CSTNode):
+            for p in part:
+                if _is_code(p.__class__):
+                    yield p
+        elif _is_code(part.__class__):
             yield part
 
 

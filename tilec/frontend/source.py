@@ -17,8 +17,8 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from tilec.record import record
 from tilec.diagnostics import CompileError, Span, error
+from tilec.options import MAX_BYTES
 
-MAX_BYTES = 4 << 20
 MAX_BRACKETS = 100
 MAX_CHAIN = 400
 MAX_ELIFS = 1000
