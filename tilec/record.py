@@ -50,8 +50,9 @@ def _made(cls: Any, eq: bool) -> Any:
     names = tuple(found)
     body |= {
         "__slots__": own, "__match_args__": names, "__dataclass_fields__": found, "__init__": _init(found),
-        "__setattr__": _frozen, "__delattr__": _frozen, "__reduce__": _reduce,
+        "__setattr__": _frozen, "__delattr__": _frozen,
     }  # fmt: skip
+    body.setdefault("__reduce__", _reduce)
     body.setdefault("__repr__", _repr)
     if eq:
         key = attrgetter(*names) if names else _nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.cases import CASES
 from tests.samples.kit import SAMPLES
 from tilec import aside
+from tilec.driver import Options, compile_source, read_source
+from tilec.ir.dtypes import ALL, STORED, DType, vector_of
+from tilec.targets import lookup
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="one processor reads and writes in one process"
@@ -84,6 +89,23 @@ def test_the_outcome_is_the_same_with_one_processor(args: tuple[str, ...], room:
         for name in written:
             (room / name).unlink()
     assert told[0] == told[1] and told[0][0] in (0, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [*ALL, *STORED], ids=str)
+def test_types_are_the_same_objects_beyond_a_pipe(dtype: DType) -> None:
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+    assert pickle.loads(pickle.dumps(vector_of(dtype, 4))) == vector_of(dtype, 4)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_sample_is_the_same_beyond_a_pipe(arch: str) -> None:
+    target = lookup(arch)
+    assert target is not None
+    for name, case in {**CASES, "article_gemm": None, "gemm_prim_func": None}.items():
+        path = SAMPLES / f"{name}.py"
+        options = Options(str(path), path.read_bytes(), target, defines=case.defines if case else {}, ptxas="never")
+        sent = pickle.loads(pickle.dumps(read_source(options)))
+        assert compile_source(options, lambda _, sent=sent: sent).cu == compile_source(options).cu, name
 
 
 def test_the_first_process_does_not_load_the_parser(room: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from tilec.record import record
 
@@ -57,6 +58,10 @@ class DType:
 
     def __hash__(self) -> int:
         return hash(self.name)  # equal types have equal names; every expression hashes its type, so this is worth a line
+
+    def __reduce__(self) -> Any:
+        """A type that comes from another process is the one that is here, by which it may be compared."""
+        return (lookup, (self.name,)) if lookup(self.name) is self else (DType, (self.name, self.kind, self.bits, self.lanes))
 
 
 BOOL = DType("bool", Kind.BOOL, 1)

@@ -155,7 +155,7 @@ class Lowering:
             case Reduce():
                 return [self.reduce(s)]
             case Barrier(kind, number, count, span):
-                why = "written by the author" if span is not NOWHERE else "around accesses to other blocks"
+                why = "written by the author" if span != NOWHERE else "around accesses to other blocks"
                 return [PBarrier(kind, number, count, why, span)]
             case Mbarrier() | BulkCopy() | Control():
                 return self.hand_written(s, facts)
