@@ -22,7 +22,7 @@ from tilec import ptxas
 from tilec.emit.kernel import Written
 from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.blocks import HAND, one_more
-from tilec.plan.ladder import BLOCKS, LADDERS, Choice
+from tilec.plan.ladder import BLOCKS, LADDERS, SPILLS, Choice
 from tilec.plan.domains import static_shape
 from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
@@ -88,9 +88,9 @@ def settle(first: Attempt, mode: str, again: Again) -> Attempt:
         return _by_rules(first, again, "")
     if mode == "auto":
         first = _vouched(first, again, dict(_stand_ins(first.plans)))
-        if not any(_worth_asking(first.plans)):
-            return _ruled(first, "")
     first = _possible(first, again)
+    if mode == "auto" and not any(_worth_asking(first.plans)):
+        return _ruled(first, "")
     if any(v.strain > HOPELESS for v in _bodies(first.plans)):
         return _by_rules(first, again, "no configuration makes up for so many")
     asking = _Asking(again, mode == "always")
@@ -128,10 +128,11 @@ def _worth_asking(plans: Sequence[Plan]) -> Iterator[Variant]:
 
 
 def _possible(first: Attempt, again: Again) -> Attempt:
-    """The first attempt whose bodies are worth a question: nvcc takes minutes over those that are far from fitting."""
+    """The first attempt whose bodies are worth a question: nvcc takes minutes over those that are far from fitting, and some are known to
+    spill."""
     now = first
     for _ in range(MOST_ATTEMPTS):
-        far = {(v.ladder, v.symbol): v.below for v in _bodies(now.plans) if v.strain > HOPELESS}
+        far = {(v.ladder, v.symbol): v.below for v in _bodies(now.plans) if v.strain > SPILLS.get(v.ladder, HOPELESS)}
         if not far:
             return now
         if not all(far.values()):

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.spill_cases import gemm
 from tests.compiling import compile_text
+from tests.hopper.chains import Gradients
 from tests.hopper.kernels import Gemm
 from tests.ptxas.kit import TIGHT, StandIn, bodies, codes
 from tilec import ptxas
@@ -112,3 +113,10 @@ def test_an_interruption_ends_every_nvcc(tmp_path: Path) -> None:
             running.kill()
     assert len(pids) >= 2 and running.returncode == 130 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert not (tmp_path / "k.cu").exists()
+
+
+def test_chains_that_are_known_to_spill_are_not_asked_about_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 keys of 128 elements by one warp group leave 24 registers, of which all that were tried spill."""
+    nvcc = StandIn(tmp_path, monkeypatch, "def spilled(name, text): return 56")
+    compiled = compile_text(Gradients(dim=128, bm=64, bn=64, seq=1024).source(), arch="sm_90a", ptxas="auto")
+    assert nvcc.calls == 0 and not codes(compiled) and bodies(compiled)["gradients"].ladder == "portable"

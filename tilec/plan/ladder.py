@@ -278,6 +278,9 @@ VOUCHED = Vouched()
 KNOWN_PRODUCTS = frozenset({(128, 256, 16)})
 """Products of Hopper's own that fit beside element loops that read one tensor: rows, columns, bits of what is stored."""
 
+SPILLS: Mapping[str, int] = {"chain": 5}
+"""Registers beyond what is known to fit with more of which all that were tried spill."""
+
 Accumulators = tuple[tuple[int, int], ...]
 
 KNOWN: Mapping[tuple[Accumulators, int], int] = {
