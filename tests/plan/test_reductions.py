@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.compiling import MODES, compile_text, run_emulated, run_reference
-from tests.toolchain import needs_gxx, needs_nvcc, nvcc_compile
+from tests.toolchain import needs_gxx, needs_nvcc
+from tilec import ptxas
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "rows"
 KERNEL = """import tilelang.language as T
@@ -55,7 +55,7 @@ def test_rows_columns_and_the_whole(m: int, n: int, threads: int, dtype: str) ->
 
 @needs_nvcc
 @pytest.mark.parametrize("name", ["softmax", "rms_norm", "layer_norm"])
-def test_long_rows_stay_in_registers(name: str, tmp_path: Path) -> None:
+def test_long_rows_stay_in_registers(name: str) -> None:
     """16384 elements of 16 bits: only 16-byte accesses to global memory, one barrier a reduction, nothing spilled."""
     cu = compile_text((SAMPLES / f"{name}.py").read_text(), {"M": 8, "N": 16384, "threads": 512}).cu
     kernel = cu[cu.index("__global__") : cu.index("\n}\n", cu.index("__global__"))]
@@ -64,9 +64,8 @@ def test_long_rows_stay_in_registers(name: str, tmp_path: Path) -> None:
     assert not re.search(r"\b(X|Y|A|B|gain|bias|weight)\[", code), "an element of a tensor is accessed alone"
     assert kernel.count("__syncthreads") == (1 if name == "rms_norm" else 2)
     assert "shared_tile<float, 16>" in kernel, "one place a warp is enough"
-    nvcc_compile(cu, "sm_90", tmp_path)
-    listing = resources(tmp_path / "kernel.o")
-    assert re.search(r"STACK:0 ", listing) and int(re.search(r"REG:(\d+)", listing)[1]) <= 128, listing  # type: ignore[index]
+    said = ptxas.hear(cu, ("sm_90",))
+    assert isinstance(said, ptxas.Report) and said.bodies[name].clean and said.bodies[name].registers <= 128, said
 
 
 BESIDE = """import tilelang.language as T
@@ -99,8 +98,3 @@ def test_results_beside_rows_in_memory(m: int, n: int, row: str) -> None:
     for got in (run_reference(compiled, values), *(run_emulated(compiled, values, mode) for mode in MODES)):
         assert np.abs(got["Y"].astype(np.float64) - want).max() < 1e-2
 
-
-def resources(object_file: Path) -> str:
-    """What cuobjdump tells of registers and stack."""
-    done = subprocess.run(["cuobjdump", "-res-usage", str(object_file)], capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr
