@@ -6,6 +6,7 @@ import pytest
 
 from tests.compiling import compile_text
 from tests.toolchain import needs_nvrtc, nvrtc_compile
+from tilec.emit.unused import mentions, only_assigned
 
 KERNEL = """
 import tilelang.language as T
@@ -38,3 +39,26 @@ def test_tiles_that_nothing_reads(name: str, arch: str) -> None:
     nvrtc_compile(cu, arch)  # a warning fails it
     assert "[[maybe_unused]]" in cu
     assert cu.count("[[maybe_unused]] float read") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("x", True), ("y = x;", True), ("x[3] = 1;", True), ("xy = 1;", False), ("a.x = 1;", False), ("p->x = 1;", True), ("_x", False),
+        ("x_1", False), ("y;  // of x", False), ("// x\nx = 1;", True), ("ax = 1; x = 2;", True), ("", False), ("1x", False),
+    ],
+)  # fmt: skip
+def test_names_are_found_as_a_reader_finds_them(text: str, used: bool) -> None:
+    assert mentions(text, "x") is used
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        ("x = 1;", True), ("  x[i * 4 + j] = y;", True), ("if (c) x = 1; x = 2;", True), ("{ x = 1; }", True), ("x == 1;", False),
+        ("y = x;", False), ("x = 1;\ny = x[0];", False), ("f(x);", False), ("x[x[0]] = 1;", False), ("// y = x\nx = 1;", True),
+        ("a = 1;\n\n  x = 2;", True), ("y = 1 + x = 2;", False), ("", True),
+    ],
+)  # fmt: skip
+def test_what_only_gets_values_is_told_from_what_is_read(text: str, only: bool) -> None:
+    assert only_assigned(text, "x") is only

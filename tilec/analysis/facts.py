@@ -8,11 +8,11 @@ A variable without an entry has the range of its type; block and thread indices 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from math import gcd, lcm
 from types import MappingProxyType
 
-from tilec.record import record
+from tilec.record import record, replace
 from tilec.ir.dtypes import int_range
 from tilec.ir.expr import Binary, Compare, Const, Expr, Load, Logical, Unary, Var, VarKind, const_int
 from tilec.ir.kernel import Launch

@@ -6,21 +6,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_COMMENT = re.compile(r"//[^\n]*")
+_ASSIGNED = re.compile(r"(?:\[[^;=]*\])? = (?!=)")
+
+
+def _uses(text: str, name: str) -> Iterator[int]:
+    """Where C text uses an identifier; comments and members of that name aside."""
+    at = text.find(name)
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
+        alone = not (before.isalnum() or before in ("_", ".") or after.isalnum() or after == "_")
+        if alone and "//" not in text[text.rfind("\n", 0, at) + 1 : at]:
+            yield at
+        at = text.find(name, at + len(name))
 
 
 def mentions(text: str, name: str) -> bool:
     """True when C text uses an identifier; comments and members of that name aside."""
-    return name in text and re.search(rf"(?<!\.)\b{re.escape(name)}\b", _COMMENT.sub("", text)) is not None
+    return any(True for _ in _uses(text, name))
 
 
 def only_assigned(text: str, name: str) -> bool:
     """True when C text does nothing with a variable, or with the elements of an array, but give it values."""
-    code = _COMMENT.sub("", text)
-    uses = len(re.findall(rf"(?<!\.)\b{re.escape(name)}\b", code))
-    return uses == len(re.findall(rf"(?m)(?:^|[;{{)])\s*{re.escape(name)}(?:\[[^;=]*\])? = (?!=)", code))
+    return all(_ASSIGNED.match(text, at + len(name)) and _begins(text, at) for at in _uses(text, name))
+
+
+def _begins(text: str, at: int) -> bool:
+    """True when a statement begins there."""
+    line = text[text.rfind("\n", 0, at) + 1 : at].rstrip()
+    return not line or line[-1] in ";{)"
 
 
 def without_unused(parts: Sequence[tuple[str, str | None]]) -> list[str]:

@@ -8,7 +8,6 @@ Nothing here fails: where two wishes collide, the first one stands and the state
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from tilec.analysis.affine import coefficient
@@ -19,6 +18,7 @@ from tilec.layout.fragment import REPLICA, Digit, FragmentLayout
 from tilec.plan.access import register_index
 from tilec.plan.domains import Access, Dims, accesses, copy_as_parallel, domain_fits, static, static_shape, whole
 from tilec.plan.ways import followed, projected
+from tilec.record import replace
 
 
 def power_up(n: int) -> int:

@@ -221,13 +221,13 @@ class Vouched:
     `loose`: where elements are copied one by one and all loads may be in flight; `wide`: what goes off that for rows of 256 results;
     `crowd`: what goes off each share with more than `most_threads`, whose registers are so few that addresses tell; `one_by_one`: the same
     without products where elements are loaded one by one.
-    `tiles`: registers that a body without products may need before it is asked about whatever the rules say, `crowded_tiles`: with more
-    than `most_threads`; `teams`: hundredths of those of a warp group in a body whose author parts the threads; `tight`: hundredths that one
-    product of 16 bits by mma.sync may take, `tight_halves`: with sums of 16 bits. `fuller`: hundredths of the registers that one block more
-    would leave which a body without products may take, as ptxas says, for that block to be worth a question; `few`: the most blocks of
-    which the last one is. `flight`: registers that the loads of a copy take together from which on the assembler, which may give up some,
-    is told how many blocks are to fit. `shelf`: hundredths of the registers that a body may take whose tiles lie in shared memory in part,
-    and which reads them anew; it must leave `free` as well.
+    `tiles`: registers that a body without products may need before it is asked about whatever the rules say; where half of what there is
+    and `beside_tiles` are more, so many: elements of 16 bits may take a register each; `teams`: hundredths of those of a warp group in a
+    body whose author parts the threads; `tight`: hundredths that one product of 16 bits by mma.sync may take, `tight_halves`: with sums
+    of 16 bits. `fuller`: hundredths of the registers that one block more would leave which a body without products may take, as ptxas
+    says, for that block to be worth a question; `few`: the most blocks of which the last one is. `flight`: registers that the loads of a
+    copy take together from which on the assembler, which may give up some, is told how many blocks are to fit. `shelf`: hundredths of the
+    registers that a body may take whose tiles lie in shared memory in part, and which reads them anew; it must leave `free` as well.
     """
 
     stores: int = 192
@@ -261,8 +261,8 @@ class Vouched:
     crowd: int = 20
     one_by_one: int = 40
     most_threads: int = 256
-    tiles: int = 140
-    crowded_tiles: int = 50
+    tiles: int = 50
+    beside_tiles: int = 12
     teams: int = 75
     tight: int = 90
     tight_halves: int = 80
@@ -415,7 +415,7 @@ def tight(x: Load) -> bool:
     """True for a body that leaves so little, or of which the assembler may give up so much for more blocks, that a question is worth its
     second although the rules vouch for it."""
     if not x.products:
-        return x.need > (VOUCHED.crowded_tiles if x.crowded else VOUCHED.tiles)
+        return x.need > max(VOUCHED.tiles, x.there // 2 + VOUCHED.beside_tiles)
     if len(x.products) > 1 or x.late or x.groups or x.narrow:
         return False
     return x.need * 100 > x.there * (VOUCHED.tight_halves if x.halves else VOUCHED.tight)
