@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.spill_cases import cases
 from tests.compiling import compile_text
 from tests.hopper.by_hand import Hand, difference, emulate
 from tests.hopper.kernels import Gemm
@@ -153,6 +154,16 @@ def test_copies_leave_room_for_their_loads(threads: int, blocks: int) -> None:
     """8 rounds of 4 floats by 128 threads: the assembler makes do with 32 registers, so that 16 blocks fit, and may spill one."""
     (body,) = bodies(at(COPY.format(n=512, threads=threads), {}, "sm_90a")).values()
     assert body.least == blocks and not body.open and body.strain <= 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["swapped 64x128 int8 t256", "gelu 2x2048 int8 t64", "gelu 4x1024 int8 t128"])
+def test_tiles_of_bytes_leave_room_for_each_of_them(name: str) -> None:
+    """For as many blocks as it likes the assembler spills 4 to 16 bytes of one of the bodies."""
+    c = cases()[f"tile {name} anywhere"]
+    compiled = compile_text(c.text, arch=c.arch, ptxas="never")
+    assert all(v.least and not v.doubtful for v in bodies(compiled).values())
+    clean(compiled.cu, c.arch)
 
 
 @needs_nvcc

@@ -35,7 +35,8 @@ def known_blocks(v: Variant, threads: int, target: Target, load: Load) -> int:
 
     Those that run at once because shared memory, of which it knows nothing, lets no more, where each thread may have all its registers
     even so. Else, with products: 1 where it is known to spill for more, elements or operands one by one, many products. Without:
-    those that leave room for the loads of a copy that are under way together, where these are most of what it holds."""
+    those that leave room for the loads of a copy that are under way together, or for elements of 8 bits each in registers of its own,
+    where these are most of what it holds."""
     blocks = target.shared_per_sm // (v.shared_bytes + target.shared_reserved)
     if blocks > 0 and target.registers_for(threads * blocks) == target.registers_for(threads):
         return blocks

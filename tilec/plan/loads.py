@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from tilec.ir.expr import Load, Scope
+from tilec.ir.expr import Buffer, Load, Scope
 from tilec.ir.visit import stmt_exprs, walk_expr
+from tilec.layout.fragment import FragmentLayout
 from tilec.plan.domains import static
 from tilec.plan.gemm_plan import GemmPlan
 from tilec.plan.plan import PFor, Pipeline, PScalar, PSeq, PStmt, PWhile, Spread, TileLoop
@@ -18,6 +19,11 @@ from tilec.plan.walk import plan_children, walk_plan
 def loads_together(body: PSeq) -> int:
     """Registers that the loads of a loop which is written out take together, those of the largest one."""
     return max((_loaded(s) for s in walk_plan(body) if isinstance(s, TileLoop) and s.unroll), default=0)
+
+
+def apart(layouts: Mapping[Buffer, FragmentLayout]) -> int:
+    """Registers that elements of 8 bits take where each is worked on by itself: one for what it was, one for what becomes of it."""
+    return 2 * sum(layout.registers for b, layout in layouts.items() if b.dtype.bits <= 8)
 
 
 def loads_of_a_step(body: PSeq) -> int:

@@ -45,7 +45,7 @@ from tilec.plan.by_hand.registers import dealt
 from tilec.plan.blocks import HAND, hand_ladder, known_blocks, left_open, wanted_blocks, with_blocks
 from tilec.plan.ladder import FIRST, LADDERS, Choice, Load, Rung, alike, next_rung, portable_strain, rung_of, shelf_room
 from tilec.plan.legal import Legal, legalise
-from tilec.plan.loads import beside_results, loads_of_a_step, loads_together
+from tilec.plan.loads import apart, beside_results, loads_of_a_step, loads_together
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
@@ -553,7 +553,8 @@ def _on_ladder(v: Variant, room: _Room, short: bool, loose: bool) -> Variant:
     shapes, bits = tuple((g.op.m, g.op.n) for g in products), frozenset(g.op.a_dtype.bits for g in products)
     strewn = loose and any(b.workspace for b in touched([launch.body])[0])
     halves = any(g.op.c_dtype.bits == 16 for g in products)
-    groups, flight = in_groups(room.legal.gemms), loads_of_a_step(v.body) if products else loads_together(v.body)
+    groups = in_groups(room.legal.gemms)
+    flight = loads_of_a_step(v.body) if products else max(loads_together(v.body), apart(room.legal.layouts))
     need = v.registers + (beside_results(products) if read else 0)
     load = Load(
         need, room_for(rung), now, shapes, bits, read, len(loops), late, loose and not late, strewn, groups, flight, halves, in_place
