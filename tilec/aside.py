@@ -1,6 +1,6 @@
 """Reads kernels in a second process while the first one loads what plans and writes: loading is most of a short compilation.
 
-    reader = begin()              as early as possible: the second process loads libcst and the frontend; None where that is of no use
+    reader = begin()               as early as possible: the second process loads libcst and the frontend; None where that is of no use
     module = reader.read(options)  what `driver.read_source` gives, or the CompileError that it raises; None where the process is lost
 
 The second process is a fork of the first. It gets the options through a pipe, reads, and sends the Tile IR back. What it cannot send, such

@@ -24,7 +24,7 @@ from tilec.diagnostics import Diagnostic, Severity
 from tilec.plan.blocks import HAND, one_more
 from tilec.plan.ladder import BLOCKS, LADDERS, SPILLS, Choice
 from tilec.plan.domains import static_shape
-from tilec.plan.plan import LaunchPlan, Plan, Private, Registers, Variant
+from tilec.plan.plan import STANDS_IN, LaunchPlan, Plan, Private, Registers, Variant
 from tilec.record import record
 from tilec.targets import Target
 from tilec.version import __version__
@@ -33,9 +33,6 @@ MODES = ("auto", "always", "never")
 MOST_ATTEMPTS = 32
 HOPELESS = 512
 """Registers a thread beyond what is known to fit for which no configuration makes up: nvcc takes minutes over such a body."""
-
-STANDS_IN = "__general"
-"""What the symbol of a body ends with that takes the calls for which no other is made."""
 
 NEARLY_ALL = 75
 """Hundredths of all registers above which the tiles are what is too large."""

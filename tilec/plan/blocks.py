@@ -14,9 +14,10 @@ from math import prod
 from tilec.ir.kernel import Launch
 from tilec.plan.by_hand.registers import dealt, fullest
 from tilec.plan.gemm_plan import GemmPlan
-from tilec.plan.loads import loads_together
 from tilec.plan.ladder import BLOCKS, VOUCHED, Choice, Load, Rung, many_products, next_rung, rung_of, tight
-from tilec.plan.plan import Registers, Variant
+from tilec.plan.loads import loads_together
+from tilec.plan.plan import STANDS_IN, Registers, Variant
+from tilec.plan.shelves import words
 from tilec.targets import Target
 
 HAND = "by hand"
@@ -78,10 +79,10 @@ def hand_ladder(v: Variant, launch: Launch, products: Sequence[GemmPlan], choice
     deals = v.hopper and dealt(launch, threads, target) is not launch.body
 
     def effect(x: Rung) -> object:
-        kept = x.keeps and v.symbol.endswith("__general")
+        kept = x.keeps and v.symbol.endswith(STANDS_IN)
         return 1 if v.hopper else wanted_blocks(x, launch), x.short, kept, x.deals and deals, x.anew and groups
 
-    tiles = {b: -(-p.layout.registers * b.dtype.bytes // 4) for b, p in v.placements.items() if isinstance(p, Registers)}
+    tiles = {b: words(b, p.layout) for b, p in v.placements.items() if isinstance(p, Registers)}
     held, has = fullest(launch, tiles, target.registers_for(threads))
     need = v.registers - sum(tiles.values()) + held
     load = Load(need, has, threads, tuple((g.op.m, g.op.n) for g in products), flight=loads_together(v.body))

@@ -500,6 +500,10 @@ PStmt: TypeAlias = (
 )  # fmt: skip
 
 
+STANDS_IN = "__general"
+"""What the symbol of a body ends with that takes the calls for which no other is made."""
+
+
 @record
 class Variant:
     """One compiled body of a launch. `when` (over extents and parameters; a tensor's name is its address) admits it.

@@ -49,12 +49,12 @@ from tilec.plan.loads import apart, beside_results, loads_of_a_step, loads_toget
 from tilec.plan.lower import Lowering, Setting
 from tilec.plan.notes import number_notes
 from tilec.plan.pipelines import touched
-from tilec.plan.plan import THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
+from tilec.plan.plan import STANDS_IN, THREAD, InMemory, LaunchPlan, Pipeline, Placement, Plan, Private, Registers, SharedTile, Variant
 from tilec.plan.raster import panel_rows
 from tilec.plan.operands import operands_in_place
 from tilec.plan.overlap import overlap, with_meetings
 from tilec.plan.shared import ALIGNMENT, BULK_ALIGNMENT, bulk_tiles, check_limit, place_tiles, shared_buffers, tile_layouts
-from tilec.plan.shelves import held, on_shelf
+from tilec.plan.shelves import held, on_shelf, words
 from tilec.plan.sparse import settle_sparse, spread_notes
 from tilec.plan.steady import steady
 from tilec.plan.uniform import varying
@@ -167,13 +167,13 @@ def _planned(
     elif isinstance(own, list) and own[-1].when is None:
         variants = own  # one of them takes any alignment
     elif isinstance(own, list) and options.target.has_wgmma:
-        room, general = _behind(room, f"{symbol}__general", options)
+        room, general = _behind(room, symbol + STANDS_IN, options)
         variants = [*own, general]
     elif isinstance(own, list):
-        room = _threaded(room, (symbol, f"{symbol}__general"), options)
+        room = _threaded(room, (symbol, symbol + STANDS_IN), options)
         variants = [*own, *_portable(room, symbol, assumed)]
     else:
-        room = _with_groups(_threaded(room, (symbol, f"{symbol}__general"), options))
+        room = _with_groups(_threaded(room, (symbol, symbol + STANDS_IN), options))
         variants = [replace(v, remarks=(*v.remarks, *own)) for v in _portable(room, symbol, assumed)]
     if part is not None:
         text = "several blocks share the work of one: registers do not hold its tiles"
@@ -195,7 +195,7 @@ def _grid_of(launch: Launch) -> tuple[Expr, Expr, Expr]:
 
 def _in_parts(room: _Room, symbol: str) -> Launch | None:
     """The launch in smaller blocks, where the rung of a portable body asks for them."""
-    parts = max(rung_of(room.options.choice, "portable", s)[1].cut for s in (symbol, f"{symbol}__general"))
+    parts = max(rung_of(room.options.choice, "portable", s)[1].cut for s in (symbol, symbol + STANDS_IN))
     return _cut(room, parts) if parts > 1 else None
 
 
@@ -252,7 +252,7 @@ def _portable(room: _Room, symbol: str, assumed: Mapping[Var, int]) -> list[Vari
     """The bodies that every machine runs, the best first: one for aligned rows, and one for all others where that tells."""
     best = _variant(room, symbol, assumed, aligned=True)
     if assumed and (_relies(best) or best.tensor_maps):
-        return [best, _variant(room, f"{symbol}__general", {}, aligned=False)]
+        return [best, _variant(room, symbol + STANDS_IN, {}, aligned=False)]
     return [_variant(room, symbol, {}, aligned=True) if assumed else best]
 
 
@@ -280,7 +280,7 @@ def _own_bodies(room: _Room, symbol: str, assumed: Mapping[Var, int], options: P
         other = plan_attention(request) or plan_chain(request)
         own = [other] if isinstance(other, Variant) else other or own
     if options.target.has_wgmma and (isinstance(own, str) or assumed):
-        lines = plan_lines(replace(request, symbol=f"{symbol}__general" if isinstance(own, list) else symbol))
+        lines = plan_lines(replace(request, symbol=symbol + STANDS_IN if isinstance(own, list) else symbol))
         if isinstance(lines, Variant):
             own = [*own, lines] if isinstance(own, list) else [lines]
     if isinstance(own, str):
@@ -331,7 +331,7 @@ def _by_hand(room: _Room, symbol: str, divisors: Mapping[Var, int], options: Pla
         return [own, *_portable(room, symbol, divisors)]
     if when is None:
         return [own]
-    symbol = f"{symbol}__general"
+    symbol = symbol + STANDS_IN
     if not rung_of(options.choice, HAND, symbol)[1].keeps:
         return [own, _variant(room, symbol, {}, aligned=False)]
     general = _variant(replace(here(symbol), hand=replace(hand, engine=False)), symbol, {}, aligned=False)
@@ -531,7 +531,7 @@ def _alignment(b: Buffer, aligned: bool) -> int:
 
 def _registers(legal: Legal) -> int:
     """Registers a thread is expected to need: its fragments, what the largest product takes besides its accumulator, addresses."""
-    tiles = sum(-(-layout.registers * b.dtype.bytes // 4) for b, layout in legal.layouts.items())
+    tiles = sum(words(b, layout) for b, layout in legal.layouts.items())
     beside = [g.registers - -(-g.c_layout.registers * g.op.c_dtype.bytes // 4) for g in legal.gemms.values()]
     return tiles + max(beside, default=24)
 

@@ -66,7 +66,7 @@ def held(body: Stmt, layouts: Mapping[Buffer, FragmentLayout], gemms: Mapping[in
     """What a thread has to hold of `registers` that are expected; 0 where none of the tiles may lie in parts."""
     free = passing(body)
     parts = any(b not in free for b in shelvable(body, layouts, gemms))
-    return registers - sum(_words(b, x) for b, x in layouts.items() if b in free) if parts else 0
+    return registers - sum(words(b, x) for b, x in layouts.items() if b in free) if parts else 0
 
 
 def on_shelf(v: Variant, legal: Legal, threads: int, target: Target, share: int) -> Variant:
@@ -74,7 +74,7 @@ def on_shelf(v: Variant, legal: Legal, threads: int, target: Target, share: int)
     body, layouts = legal.body, legal.layouts
     free = passing(body) & layouts.keys()
     tiles = {b: x for b, x in shelvable(body, layouts, legal.gemms).items() if b not in free}
-    need = v.registers - sum(_words(b, layouts[b]) for b in free)
+    need = v.registers - sum(words(b, layouts[b]) for b in free)
     chunks = -(-(need - target.registers_for(threads) * share // 100) // WORDS)
     top, placements = v.shared_bytes, dict(v.placements)
     for b, layout in tiles.items():
@@ -123,6 +123,6 @@ def _chunks(b: Buffer, layout: FragmentLayout) -> int:
     return -(-layout.registers // _per(b))
 
 
-def _words(b: Buffer, layout: FragmentLayout) -> int:
-    """Registers of a thread."""
+def words(b: Buffer, layout: FragmentLayout) -> int:
+    """Registers that a tile takes of a thread."""
     return -(-layout.registers * b.dtype.bytes // 4)
